@@ -13,6 +13,7 @@ from activities.ports.core import InstanceFacts, Ports, publish_event_on
 from activities.runtime import map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
+from tenure.model.base import instance_id_of
 from tenure.model.errors import Fault
 from tenure.model.garbage_collection import GarbageCollectionRequest, GarbageCollectionResult
 
@@ -99,7 +100,7 @@ class ReservationActivities:
 
         async def describe_instance(claim: NodeClaim) -> InstanceFacts | None:
             try:
-                return await self._instances.get(claim.status.provider_id.rpartition("/")[2])
+                return await self._instances.get(instance_id_of(claim.status.provider_id))
             except Fault as fault:
                 stats.record_failed("nodeclaim", claim.name, fault.message)
                 return None

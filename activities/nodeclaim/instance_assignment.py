@@ -16,6 +16,7 @@ from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.quantity import format_resources
 from tenure.clock import utc_now
+from tenure.model.base import instance_id_of
 from tenure.model.launch import (
     FleetInstance,
     FleetResult,
@@ -168,7 +169,7 @@ def _assign_instances(
 ) -> dict[str, _Assignment]:
     """Assignments by UID: those of an earlier attempt first, then the remaining instances in order."""
     by_id = {instance.instance_id: (instance, facts) for instance, facts in available}
-    instance_ids = {uid: _instance_id(assigned[uid].status.provider_id) for uid in sorted(assigned)}
+    instance_ids = {uid: instance_id_of(assigned[uid].status.provider_id) for uid in sorted(assigned)}
     assignments = {uid: by_id.pop(one) for uid, one in instance_ids.items() if one in by_id}
     waiting = [member.uid for member in members if member.uid not in assignments and member.uid not in assigned]
     return {**assignments, **dict(zip(waiting, by_id.values(), strict=False))}
@@ -193,7 +194,3 @@ def _override_price(group: LaunchGroup, instance: FleetInstance) -> float:
     key = (instance.instance_type, instance.zone, instance.reservation_id)
     found = (one for one in group.request.overrides if (one.instance_type, one.zone, one.reservation_id) == key)
     return next((round(one.priority, 6) for one in found), 0.0)
-
-
-def _instance_id(provider_id: str) -> str:
-    return provider_id.rpartition("/")[2]

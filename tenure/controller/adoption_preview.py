@@ -37,7 +37,7 @@ from tenure.kube.client.errors import Json
 from tenure.kube.client.list_watch import Delta
 from tenure.kube.client.objects import Objects
 from tenure.kube.client.resources import Resource
-from tenure.model.base import first_validation_error
+from tenure.model.base import first_validation_error, instance_id_of
 from tenure.model.errors import Fault, Forbidden, NotFound
 from tenure.model.facts import NodeClaimFact, NodeFact, PodFact
 from tenure.model.instance_types import InstanceType
@@ -331,7 +331,7 @@ class AdoptionPreviewer:
         listed: Mapping[str, InstanceFacts],
     ) -> list[AdoptedNodeClaim]:
         async def adopt(claim: NodeClaimFact) -> AdoptedNodeClaim:
-            instance_id = claim.provider_id.rpartition("/")[2]
+            instance_id = instance_id_of(claim.provider_id)
             node_class = cache.nodeclasses.get(claim.node_class)
             return AdoptedNodeClaim(
                 claim=claim,

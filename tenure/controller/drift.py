@@ -16,6 +16,7 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import ChangeSet, set_or_remove
 from tenure.kube.client.resources import NODE_CLAIMS
+from tenure.model.base import instance_id_of
 from tenure.model.errors import Fault
 from tenure.model.facts import NodeClaimFact
 from tenure.model.instance_types import InstanceType
@@ -185,14 +186,14 @@ class DriftDetector:
             pool=pool.fact if pool else None,
             node_class=node_class,
             types=types(node_class) if node_class else None,
-            instance=self._listed.get(_instance_id(claim)),
+            instance=self._listed.get(instance_id_of(claim.provider_id)),
             previous=previous,
         )
 
     async def _read_instance(self, facts: DriftFacts) -> DriftFacts:
         """Read the instance again. An instance that cannot be read counts as unknown."""
         try:
-            found = await self._instances.get(_instance_id(facts.claim))
+            found = await self._instances.get(instance_id_of(facts.claim.provider_id))
         except Fault as fault:
             log.warning("instance not read", claim=facts.claim.name, fault=str(fault))
             found = None
@@ -200,7 +201,11 @@ class DriftDetector:
 
     async def _list(self, now: datetime) -> None:
         """List all instances if due. After a failure, drift that depends on instances stays unchanged."""
-        launched = {_instance_id(one) for one in self._cache.nodeclaims.values() if one.launched and not one.deleting}
+        launched = {
+            instance_id_of(one.provider_id)
+            for one in self._cache.nodeclaims.values()
+            if one.launched and not one.deleting
+        }
         if not launched:
             return
         due = (
@@ -230,10 +235,6 @@ class DriftDetector:
             reason = labels.NODECLASS_TERMINATING if node_class else labels.NODECLASS_NOT_FOUND
             message = f"Failed resolving NodeClass {view.fact.node_class}: its nodes are not checked for drift"
             await publish_event_on(self._events, "NodePool", view.fact, reason, message)
-
-
-def _instance_id(claim: NodeClaimFact) -> str:
-    return claim.provider_id.rpartition("/")[2]
 
 
 def _memoized(types: Types) -> Types:

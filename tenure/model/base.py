@@ -47,6 +47,11 @@ def parse_instance_id(provider_id: str) -> InstanceId:
     return InstanceId(tail)
 
 
+def instance_id_of(provider_id: str) -> str:
+    """The last part of a provider ID, whatever form the rest has; empty if the ID is."""
+    return provider_id.rpartition("/")[2]
+
+
 def parse_timestamp(text: str) -> datetime | None:
     """None if the text is not a timestamp or has no time zone."""
     try:
@@ -63,6 +68,16 @@ def format_number(value: float, digits: int = 4) -> str:
     decimals = max(0, min(6, digits - 1 - math.floor(math.log10(abs(value)))))
     text = f"{value:.{decimals}f}"
     return text.rstrip("0").rstrip(".") if decimals else text
+
+
+def format_count(number: int, noun: str) -> str:
+    """`1 node` or `2 nodes`."""
+    return f"{number} {noun}{'s' if number != 1 else ''}"
+
+
+def object_log_fields(**names: str) -> dict[str, Any]:
+    """Karpenter's form of objects in a log line: `Node={"name": "node-a"}` for `Node="node-a"`. Omits empty names."""
+    return {kind: {"name": name} for kind, name in names.items() if name}
 
 
 def format_short_list(names: Sequence[str], most: int = 3) -> str:

@@ -5,7 +5,7 @@ The objects have only the fields that a task needs, so an otherwise invalid obje
 
 from datetime import datetime
 
-from tenure.model.base import Message, Value
+from tenure.model.base import Message, Value, instance_id_of
 
 
 class RunRef(Message):
@@ -63,7 +63,7 @@ class InventoryNode(Value):
 
     @property
     def instance_id(self) -> str:
-        return self.provider_id.rpartition("/")[2]
+        return instance_id_of(self.provider_id)
 
 
 class InventoryNodeClaim(Value):
@@ -83,8 +83,7 @@ class InventoryNodeClaim(Value):
 
     @property
     def instance_id(self) -> str:
-        """The last part of the provider ID, whatever form the rest has."""
-        return self.provider_id.rpartition("/")[2]
+        return instance_id_of(self.provider_id)
 
 
 class InventoryLaunchTemplate(Value):

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer
 
 from tenure.apis.labels import CAPACITY_RESERVATION_ID, CAPACITY_TYPE, INSTANCE_TYPE, RESERVED, SPOT, ZONE
-from tenure.model.base import Message
+from tenure.model.base import Message, instance_id_of
 from tenure.model.discovered_capacity import NO_DISCOVERED_CAPACITY, DiscoveredCapacity
 from tenure.model.instance_types import Market, UnavailableOffering
 
@@ -139,7 +139,7 @@ class LaunchedInstance(Message):
 
     @property
     def instance_id(self) -> str:
-        return self.provider_id.rpartition("/")[2]
+        return instance_id_of(self.provider_id)
 
 
 DELETED: Final = "NodeClaimDeleted"

@@ -1,5 +1,6 @@
 """The current step of each workflow, for the first line of its details in the Temporal UI."""
 
+from tenure.model.base import format_count
 from tenure.model.disruption.commands import CommandState, DisruptionState
 from tenure.model.interruption.records import InterruptionState, SourceState
 from tenure.model.nodeclaim.state import NodeClaimState, Phase
@@ -58,7 +59,7 @@ def _drain_step(state: NodeClaimState, node: str) -> str:
     if status is None:
         return f"Draining {node}{reason}"
     if status.pods:
-        return f"Draining {node}{reason}: {_count(status.pods, 'pod')} left"
+        return f"Draining {node}{reason}: {format_count(status.pods, 'pod')} left"
     return f"Draining {node}{reason}: waiting for its volumes to detach"
 
 
@@ -75,9 +76,9 @@ def describe_nodepool_step(state: NodePoolState, paused: str, waits_for: str, ro
     if rollout:
         return f"Rollout: {rollout}"
     if state.permits:
-        return f"Disrupting {_count(len(state.permits), 'node')}"
+        return f"Disrupting {format_count(len(state.permits), 'node')}"
     if state.pending_requests:
-        waiting = f"{_count(len(state.pending_requests), 'node')} waiting for a disruption permit"
+        waiting = f"{format_count(len(state.pending_requests), 'node')} waiting for a disruption permit"
         return f"{waiting}: {state.blocked_by or paused}" if state.blocked_by or paused else waiting
     return "Disruption is paused" if paused else "No node is disrupted or waits for a permit"
 
@@ -87,10 +88,10 @@ def describe_provisioning_step(state: ProvisioningState) -> str:
         return f"Planning is blocked: {state.blocked_by}"
     if state.groups:
         number = sum(len(one.members) for one in state.groups)
-        return f"Launching {_count(number, 'node')} in {_count(len(state.groups), 'launch group')}"
+        return f"Launching {format_count(number, 'node')} in {format_count(len(state.groups), 'launch group')}"
     if state.drafts:
-        return f"{_count(len(state.drafts), 'launch group')} waiting for the next attempt"
-    return f"Planning nodes for {_count(state.demand.pods, 'pod')}" if state.demand else "No pod waits for a node"
+        return f"{format_count(len(state.drafts), 'launch group')} waiting for the next attempt"
+    return f"Planning nodes for {format_count(state.demand.pods, 'pod')}" if state.demand else "No pod waits for a node"
 
 
 def describe_nodeclass_step(state: NodeClassState) -> str:
@@ -100,14 +101,14 @@ def describe_nodeclass_step(state: NodeClassState) -> str:
 
 
 def describe_command_step(state: CommandState) -> str:
-    nodes = _count(len(state.proposal.candidates), "node")
+    nodes = format_count(len(state.proposal.candidates), "node")
     match state.step:
         case "Permit":
             return f"Waiting for the disruption permits of {nodes}"
         case "Begin":
             return f"Tainting {nodes}"
         case "Replace":
-            return f"Creating {_count(state.proposal.replacements, 'replacement')} for {nodes}"
+            return f"Creating {format_count(state.proposal.replacements, 'replacement')} for {nodes}"
         case "Wait":
             return f"Waiting for replacements: {len(state.ready)} of {len(state.claims)} ready"
         case "Finish":
@@ -124,8 +125,8 @@ def describe_cluster_step(state: DisruptionState) -> str:
     if state.blocked_by:
         return f"Disruption is blocked: {state.blocked_by}"
     if state.under_way:
-        return f"{_count(len(state.under_way), 'disruption command')} in progress"
-    return f"Waiting for the next pass; {_count(state.eligible, 'node')} eligible for disruption"
+        return f"{format_count(len(state.under_way), 'disruption command')} in progress"
+    return f"Waiting for the next pass; {format_count(state.eligible, 'node')} eligible for disruption"
 
 
 def describe_interruption_step(state: InterruptionState) -> str:
@@ -138,7 +139,3 @@ def describe_interruption_step(state: InterruptionState) -> str:
 def _sources(state: InterruptionState) -> list[tuple[str, SourceState]]:
     queue = [(f"queue {state.queue}", state.messages)] if state.queue else []
     return [*queue, ("the instance status", state.statuses)]
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' if number != 1 else ''}"

@@ -8,6 +8,7 @@ from pathlib import Path
 from tenure.apis import labels
 from tenure.apis.hash import HASH_VERSION
 from tenure.kube.client.resources import EC2_NODE_CLASSES, NAMESPACES, NODE_CLAIMS, NODE_POOLS
+from tenure.model.base import instance_id_of
 from tests.chaos.adopter import AdoptionRunner
 from tests.support.product import karpenter
 from tests.support.product.cluster_scope import ClusterScope, condition_status, object_names
@@ -134,7 +135,7 @@ class KarpenterAdoption(AdoptionRunner):
                 assert condition_status(claim, one) == "True", f"{metadata['name']}: {one}"
             (owner,) = metadata["ownerReferences"]
             assert (owner["kind"], owner["name"]) == ("NodePool", self.scope.name)
-            instance = claim["status"]["providerID"].rpartition("/")[2]
+            instance = instance_id_of(claim["status"]["providerID"])
             tags = await asyncio.to_thread(self.conversion.instance_tags, instance)
             assert (tags[labels.TAG_NODEPOOL], tags[labels.TAG_NODECLASS]) == (self.scope.name, CLASS)
             assert tags[labels.TAG_EKS_CLUSTER_NAME] == self.product.own_sandbox.plan.cluster_name

@@ -12,8 +12,7 @@ import pytest
 
 from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.eventually import wait_until
-from tests.support.product.interruption_events import nodeclaim_state, send_spot_warning
-from tests.support.product.interruption_queue import assert_queue_empty, queued_message_count
+from tests.support.product.interruption_events import assert_queue_empty, nodeclaim_state, send_spot_warning
 from tests.support.product.objects import Object
 from tests.support.product.product import DedicatedProduct
 
@@ -40,7 +39,7 @@ async def test_warnings_during_a_temporal_outage_are_handled_afterwards(product:
             send_spot_warning(product, *claims)
             before = await wait_until(lambda: _assert_queue_idle(product))
             await asyncio.sleep(SECONDS)
-            assert queued_message_count(product) == NODES
+            assert product.aws.count_queued_messages() == NODES
             assert await product.metric_value(READ, source="queue") == before
             await scope.assert_nodeclaims_exist(object_names(claims))
         finally:
@@ -60,7 +59,7 @@ async def test_killed_worker_loses_no_queue_message(product: DedicatedProduct) -
         await product.kill_worker()
         await asyncio.to_thread(_send_many, product, scope.launched_instances())
         await asyncio.to_thread(send_spot_warning, product, *claims[1:])
-        sent = queued_message_count(product)
+        sent = product.aws.count_queued_messages()
         slow = [
             product.aws.add_fault("latency", service="sqs", action=action, latency=LATENCY_SECONDS)
             for action in ("ReceiveMessage", "DeleteMessageBatch")
@@ -72,7 +71,7 @@ async def test_killed_worker_loses_no_queue_message(product: DedicatedProduct) -
         finally:
             for one in slow:
                 product.aws.remove_fault(one)
-        assert queued_message_count(product) > 0, "the queue was empty before the kill"
+        assert product.aws.count_queued_messages() > 0, "the queue was empty before the kill"
         await product.resume_worker()
         await wait_until(lambda: assert_queue_empty(product), seconds=TIMEOUT_SECONDS)
         uninterrupted, *interrupted = object_names(claims)
@@ -105,4 +104,4 @@ def _send_many(product: DedicatedProduct, instances: list[str]) -> None:
 
 
 async def _assert_queue_shrinks(product: DedicatedProduct, sent: int) -> None:
-    assert queued_message_count(product) < sent
+    assert product.aws.count_queued_messages() < sent

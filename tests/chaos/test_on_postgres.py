@@ -53,7 +53,7 @@ async def test_restored_backup_deletes_no_node_and_launches_none_twice(
         fault = launching.inject_aws_fault("5xx", "CreateFleet")
         await launching.create_deployment(1)
         claim = await wait_until(lambda: launching.assert_newest_nodeclaim(1))
-        await wait_until(lambda: _assert_in_phase(launching, claim, Phase.LAUNCH))
+        await wait_until(lambda: launching.assert_in_phase(claim, Phase.LAUNCH))
         await _run_in_sandbox(product, server.backup(tmp_path))
         launching.remove_aws_fault(fault)
         await added.run_pods(1)
@@ -67,7 +67,7 @@ async def test_restored_backup_deletes_no_node_and_launches_none_twice(
         await wait_until(lambda: _assert_no_open_workflow(removed), seconds=RESYNC)
         for scope in (steady, launching, added):
             (name,) = object_names(await scope.nodeclaims())
-            await wait_until(partial(_assert_in_phase, scope, name, Phase.READY), seconds=RESYNC)
+            await wait_until(partial(scope.assert_in_phase, name, Phase.READY), seconds=RESYNC)
             await scope.assert_pods_running(1)
         assert {scope.name: scope.launched_instances() for scope in (steady, launching, added, removed)} == launched
         assert not removed.alive_instances()
@@ -126,11 +126,6 @@ def _count_rows_with(server: TemporalServer, text: str) -> int:
 
 async def _run_in_sandbox(product: DedicatedProduct, work: Coroutine[Any, Any, None]) -> None:
     await asyncio.to_thread(product.own_sandbox.run, work)
-
-
-async def _assert_in_phase(scope: ClusterScope, claim: str, phase: Phase) -> None:
-    nodeclaim = await scope.nodeclaim_workflow(claim)
-    assert nodeclaim.open and nodeclaim.phase == phase.value, nodeclaim
 
 
 async def _scale_to_zero(scope: ClusterScope) -> None:

@@ -14,7 +14,7 @@ from tenure.kube.client.resources import NODE_CLAIMS
 from tenure.model.nodeclaim.state import Phase
 from tenure.sandbox.environment import Sandbox
 from tenure.sandbox.spec import Plan
-from tests.support.product.cluster_scope import ClusterScope, object_names
+from tests.support.product.cluster_scope import object_names
 from tests.support.product.drains import annotate_do_not_disrupt
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.product import DedicatedProduct
@@ -51,8 +51,8 @@ async def test_workflows_are_rebuilt_from_the_cluster_without_new_launches(losab
             found
         )
         await wait_until(lambda: _assert_nothing_missing(product))
-        await wait_until(lambda: _assert_in_phase(steady, retained, Phase.READY))
-        await wait_until(lambda: _assert_in_phase(drains, deleting, Phase.DRAIN))
+        await wait_until(lambda: steady.assert_in_phase(retained, Phase.READY))
+        await wait_until(lambda: drains.assert_in_phase(deleting, Phase.DRAIN))
         await wait_until(product.watch_host)
         await assert_throughout(lambda: drains.assert_pods_running(1), seconds=3)
         await annotate_do_not_disrupt(drains, "false")
@@ -102,8 +102,3 @@ async def _assert_nothing_missing(product: DedicatedProduct) -> None:
 
 def _kinds_and_names(found: list[dict[str, str]]) -> set[tuple[str, str]]:
     return {(one["kind"], one["name"]) for one in found}
-
-
-async def _assert_in_phase(scope: ClusterScope, claim: str, phase: Phase) -> None:
-    nodeclaim = await scope.nodeclaim_workflow(claim)
-    assert nodeclaim.open and nodeclaim.phase == phase.value, nodeclaim

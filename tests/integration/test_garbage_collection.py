@@ -7,6 +7,7 @@ from functools import partial
 from activities.garbage_collection.base import CACHE_SECONDS
 from tenure.apis import labels
 from tenure.kube.client.resources import NODE_CLAIMS, NODE_POOLS
+from tenure.model.base import instance_id_of
 from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.garbage_collection import (
@@ -131,7 +132,7 @@ async def test_instances_are_tagged_after_their_node_registers(product: Installe
             """Runs may use a list that is some seconds old."""
             await collect_garbage(product, "tags")
             for claim in claims:
-                tags = await outside.instance_tags(claim["status"]["providerID"].rpartition("/")[2])
+                tags = await outside.instance_tags(instance_id_of(claim["status"]["providerID"]))
                 assert tags.get(labels.TAG_NAME) == claim["status"]["nodeName"]
                 assert tags[labels.TAG_NODECLAIM] == claim["metadata"]["name"]
                 assert tags[labels.TAG_EKS_CLUSTER_NAME] == product.sandbox.plan.cluster_name

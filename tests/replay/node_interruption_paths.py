@@ -8,9 +8,8 @@ from temporalio.client import WorkflowHandle
 from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
-    Handle,
     is_blocked_by,
-    query_state,
+    is_stop_in_step,
     wait_until,
     wait_until_phase,
     wait_until_skipping_time,
@@ -70,17 +69,12 @@ async def nodeclaim_event_superseded(fake: WorkerHarness) -> Runs:
 async def nodeclaim_stop_start(fake: WorkerHarness) -> Runs:
     handle = await ready_with_rules(fake, scheduledChange={"action": "stopStart"})
     await send_message(fake, handle, starts=await fake.now() + timedelta(hours=48))
-    await wait_until(lambda: _is_in_step(handle, "back"))
+    await wait_until(lambda: is_stop_in_step(handle, "back"))
     fake.nodes.update_node("node-a", boot_id="boot-2")
     ready_again = {**BUSY, "boot_id": "boot-2", "ready_since": await fake.now()}
     await fake.signal_observed(handle, **ready_again)
-    await wait_until(lambda: _is_in_step(handle, "done"))
+    await wait_until(lambda: is_stop_in_step(handle, "done"))
     await wait_until_phase(handle, Phase.READY)
     await delete_nodeclaim(fake, handle)
     await handle.result()
     return {"": handle}
-
-
-async def _is_in_step(handle: Handle, name: str) -> bool:
-    stop = (await query_state(handle)).stop
-    return stop is not None and stop.step == name

@@ -4,6 +4,7 @@ from typing import Any
 
 from tenure.cli.sandbox.worker_process import WORKER_KEY
 from tenure.kube.client.resources import NODE_CLAIMS
+from tenure.model.base import instance_id_of
 from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.drains import assert_budget_healthy, budget_path, pod_disruption_budget
 from tests.support.product.eventually import assert_throughout, wait_until
@@ -27,9 +28,7 @@ async def test_worker_killed_during_launch_repeats_the_call_and_gets_the_same_in
         scope.remove_aws_fault(fault)
         await own_product.resume_worker()
         (claim,) = await wait_until(lambda: scope.assert_nodes_initialized(1))
-        assert (
-            [claim["status"]["providerID"].rpartition("/")[2]] == scope.launched_instances() == scope.alive_instances()
-        )
+        assert [instance_id_of(claim["status"]["providerID"])] == scope.launched_instances() == scope.alive_instances()
         assert len(scope.client_tokens()) == 1
         await own_product.delete(NODE_CLAIMS.path(name))
         await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))

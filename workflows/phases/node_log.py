@@ -7,6 +7,7 @@ Node.
 from datetime import datetime, timedelta
 from typing import Any
 
+from tenure.model.base import object_log_fields
 from tenure.model.blockers import Verdict
 from tenure.model.disruption.commands import Proposal
 from tenure.model.nodeclaim.state import NodeClaimState, Phase
@@ -62,22 +63,19 @@ def blocker_line(state: NodeClaimState, verdict: Verdict, now: datetime) -> tupl
 
 def command_fields(proposal: Proposal) -> dict[str, Any]:
     """Fields of a line about a disruption command."""
-    nodes = [
-        {"Node": {"name": one.node}, "NodeClaim": {"name": one.claim}, "NodePool": {"name": one.pool}}
-        for one in proposal.candidates
-    ]
     return {
         "command-id": proposal.id,
         "decision": "replace" if proposal.replacements else "delete",
-        "disrupted-nodes": nodes,
+        "disrupted-nodes": [
+            object_log_fields(Node=one.node, NodeClaim=one.claim, NodePool=one.pool) for one in proposal.candidates
+        ],
         "replacement-node-count": proposal.replacements,
     }
 
 
 def _node_fields(state: NodeClaimState) -> dict[str, Any]:
     identity, launched = state.identity, state.launched
-    names = {"NodeClaim": identity.name, "NodePool": identity.pool, "Node": state.node_name}
-    fields: dict[str, Any] = {kind: {"name": name} for kind, name in names.items() if name}
+    fields = object_log_fields(NodeClaim=identity.name, NodePool=identity.pool, Node=state.node_name)
     if launched:
         fields |= {
             "provider-id": launched.provider_id,

@@ -133,9 +133,7 @@ async def read_on_demand(clients: AwsClients, region: str, product: Mapping[str,
     return found
 
 
-async def read_spot(
-    clients: AwsClients, now: datetime | None = None
-) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], float]]:
+async def read_spot(clients: AwsClients) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], float]]:
     """ec2:DescribeSpotPriceHistory: the current prices of each type and zone, of Linux and of Windows. Raises
     model.faults."""
     rows = await clients.paginate(
@@ -143,7 +141,7 @@ async def read_spot(
         "SpotPriceHistory",
         _spot_row,
         ProductDescriptions=list(_SPOT_PRODUCTS),
-        StartTime=now or utc_now(),
+        StartTime=utc_now(),
         PaginationConfig={"PageSize": 1000},
     )
     return _latest_prices(rows, windows=False), _latest_prices(rows, windows=True)

@@ -15,7 +15,7 @@ from tenure.cli.exit_codes import UsageError
 from tenure.cli.nodes.workflows import NodeClaimSummary, NodeClaimVisibility, as_json, format_since, format_until
 from tenure.cli.output import Result, format_columns
 from tenure.cli.temporal_client import Connection, temporal_command
-from tenure.model.base import format_number
+from tenure.model.base import format_count, format_number
 
 Names = Annotated[list[str] | None, typer.Argument(help="NodeClaims, Nodes or instances (default: all nodes).")]
 PhaseName = Literal["Launch", "Registration", "Initialization", "Ready", "Drain", "Termination"]
@@ -111,5 +111,5 @@ def _format_summary(found: Sequence[NodeClaimSummary]) -> str:
     overdue, unknown = sum(one.overdue for one in found), sum(not one.price for one in found)
     price = f"{format_number(sum(one.price for one in found))} $/h"
     price += f" without {unknown} of unknown price" if unknown else ""
-    summary = f"{len(found)} node{'s' if len(found) != 1 else ''}, {price}"
+    summary = f"{format_count(len(found), 'node')}, {price}"
     return f"{summary}, {overdue} overdue: `tenure stuck` shows the next action" if overdue else summary

@@ -24,6 +24,7 @@ from tenure.kube.client.client import MERGE_PATCH, KubeClient, connect
 from tenure.model.errors import NotFound
 from tenure.sandbox.environment import Sandbox
 from tenure.sandbox.errors import DirectoryInUse, NoPort, SandboxError
+from tenure.sandbox.processes import is_alive
 from tenure.sandbox.spec import CRDS, PARTS, Plan
 from tenure.sandbox.state_file import Record, owner_of
 
@@ -94,7 +95,7 @@ def status(directory: Directory = None) -> Result:
     record = _record_in(directory)
     if record is None:
         return message_result(_not_running_message(directory), FAILED)
-    parts = {name: {"pid": pid, "runs": _is_alive(pid)} for name, pid in record.processes.items()}
+    parts = {name: {"pid": pid, "runs": is_alive(pid)} for name, pid in record.processes.items()}
     lines = [f"{name:<26} {'runs' if one['runs'] else 'EXITED'}  pid {one['pid']}" for name, one in parts.items()]
     data = {"processes": parts, "reach": dict(record.reach), "environment": dict(record.environment)}
     code = DONE if all(one["runs"] for one in parts.values()) else FAILED
@@ -281,11 +282,3 @@ def _has_not_exited(owner: int) -> bool:
         return "\nState:\tZ" not in Path(f"/proc/{owner}/status").read_text()
     except OSError:
         return False
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True

@@ -41,6 +41,7 @@ from tenure.kube.facts.device_classes import DeviceClasses
 from tenure.kube.facts.objects import check_durations, is_ours, node_fact, nodeclaim_fact
 from tenure.kube.facts.pod_admission import PodAdmission
 from tenure.kube.facts.pods import AnnotationError, read_pod
+from tenure.model.base import instance_id_of
 from tenure.model.extra_capacity import BufferFact
 from tenure.model.facts import DaemonSetFact, NamespaceFact, NodeClaimFact, NodeFact, PodDisruptionBudgetFact, PodFact
 from tenure.model.invalid_objects import InvalidObjects, ObjectKey, object_key
@@ -229,7 +230,7 @@ class ClusterCache:
         if old is not None and new is not None and old.provider_id != new.provider_id:
             self.invalid_objects.forget_object(NODES.kind, new.uid)
         for provider_id in {one.provider_id for one in (old, new) if one is not None}:
-            self._check_node_identity(self.nodeclaim_of_instance(_instance_id(provider_id)))
+            self._check_node_identity(self.nodeclaim_of_instance(instance_id_of(provider_id)))
         if new is None:
             self.occupancy.forget_nodes([name])
         elif old is None:
@@ -256,7 +257,7 @@ class ClusterCache:
             old = None
         self.nodeclaims[new.name] = new
         if new.provider_id:
-            self._nodeclaim_by_instance[_instance_id(new.provider_id)] = new.name
+            self._nodeclaim_by_instance[instance_id_of(new.provider_id)] = new.name
         self._nodeclaims_by_nodepool.setdefault(new.pool, set()).add(new.name)
         self._changes.nodeclaims.add(new.name)
         self._changes.nodepools.add(new.pool)
@@ -277,8 +278,8 @@ class ClusterCache:
         self.interrupted.discard(name)
         self.early_evicted.discard(name)
         self._node_missing_since.pop(name, None)
-        if self._nodeclaim_by_instance.get(_instance_id(old.provider_id)) == name:
-            del self._nodeclaim_by_instance[_instance_id(old.provider_id)]
+        if self._nodeclaim_by_instance.get(instance_id_of(old.provider_id)) == name:
+            del self._nodeclaim_by_instance[instance_id_of(old.provider_id)]
         discard_member(self._nodeclaims_by_nodepool, old.pool, name)
         self._changes.deleted_nodeclaims[uid] = old
         self._changes.nodeclaims.discard(name)
@@ -425,7 +426,7 @@ class ClusterCache:
     def nodeclaim_name_of(self, node: str) -> str:
         """The name of the Node's NodeClaim; empty for a Node that belongs to none."""
         fact = self.nodes.get(node)
-        name = self._nodeclaim_by_instance.get(_instance_id(fact.provider_id), "") if fact else ""
+        name = self._nodeclaim_by_instance.get(instance_id_of(fact.provider_id), "") if fact else ""
         claim = self.nodeclaims.get(name)
         if claim is None or claim.node_name in ("", node) or fact in self.nodes_of(claim):
             return name
@@ -491,7 +492,3 @@ class ClusterCache:
         set_or_remove(table, key, new)
         self.planner_changes.record(kind, key, new)
         return True
-
-
-def _instance_id(provider_id: str) -> str:
-    return provider_id.rpartition("/")[2]

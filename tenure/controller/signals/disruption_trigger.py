@@ -105,9 +105,8 @@ class BudgetHeadroomNotifier:
         *,
         rules_of: Callable[[str], LifecycleRules | None],
         is_drifted: Callable[[NodeClaimFact], bool],
-        number: Callable[[], int] = CLOCK.next_number,
     ) -> None:
-        self._cache, self._rules_of, self._is_drifted, self._number = cache, rules_of, is_drifted, number
+        self._cache, self._rules_of, self._is_drifted = cache, rules_of, is_drifted
         self._budget_states: dict[str, BudgetState] = {}
         """By the name of the NodeClaim."""
         self._released: dict[str, int] = {}
@@ -128,7 +127,7 @@ class BudgetHeadroomNotifier:
         for name in changes.deleted_nodepools:
             self._released.pop(name, None)
         for pool in self._affected_nodepools(released):
-            self._released[pool] = self._number()
+            self._released[pool] = CLOCK.next_number()
             changes.nodepools.add(pool)
 
     def _update_state(self, name: str) -> str:

@@ -23,6 +23,7 @@ from tenure.kube.client.resources import NODES, PODS
 from tenure.kube.facts.objects import node_fact, registration_gaps
 from tenure.kube.facts.pod_drain import is_protected, is_reschedulable
 from tenure.kube.facts.pods import read_pod
+from tenure.model.base import object_log_fields
 from tenure.model.errors import NotFound
 from tenure.model.extra_capacity import MovedPod, NodeLoad
 from tenure.model.facts import NodeFact
@@ -117,11 +118,8 @@ class KubeNodes(AnnotationPatcher):
 def _log_fields(node: Json) -> dict[str, Any]:
     """Karpenter's keys of a log line about a Node."""
     pool = (node["metadata"].get("labels") or {}).get(labels.NODEPOOL, "")
-    return {
-        "Node": {"name": node["metadata"]["name"]},
-        **({"NodePool": {"name": pool}} if pool else {}),
-        "provider-id": node["spec"].get("providerID", ""),
-    }
+    fields = object_log_fields(Node=node["metadata"]["name"], NodePool=pool)
+    return {**fields, "provider-id": node["spec"].get("providerID", "")}
 
 
 def _node_identity(node: Json) -> NodeFact:

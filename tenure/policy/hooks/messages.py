@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tenure.apis.lifecyclepolicy_events import Hook
+from tenure.model.base import instance_id_of
 from tenure.model.blockers import HOOK_FAILED, HOOK_RUNNING
 from tenure.model.hooks import NAMESPACE, AwsEvent, CallResult, HookPoint, HookRun, HookSubject, Outcome
 from tenure.model.nodeclaim.state import NodeClaimState
@@ -58,7 +59,7 @@ def hook_subject(state: NodeClaimState, point: HookPoint, hook: Hook) -> HookSub
         claim=state.identity.name,
         node=state.node_name,
         provider_id=provider,
-        instance_id=provider.rpartition("/")[2],
+        instance_id=instance_id_of(provider),
         point=point,
         hook=hook.name,
         reason=state.disruption,

@@ -101,7 +101,7 @@ class Consolidation:
         ordered = sorted(candidates, key=price_per_disruption_order)
         among, rejected = self.budget_tracker.select_allowed(ordered, "Underutilized", self.settings.most_candidates)
         for nodeclaim_name, reason in rejected.items():
-            self._add_rejection(nodeclaim_name, reason)
+            add_rejection(self.rejected, nodeclaim_name, reason)
         if len(among) < 2:
             return None
         rejected_attempts: list[Rejection] = []
@@ -118,19 +118,19 @@ class Consolidation:
         The caller applies each command before it requests the next."""
         for one in _round_robin_by_pool(candidates, first):
             if one.node_name in self.snapshot.receivers:
-                self._add_rejection(one.nodeclaim.name, "pods of disrupted nodes are expected there")
+                add_rejection(self.rejected, one.nodeclaim.name, "pods of disrupted nodes are expected there")
                 continue
             reason = self.budget_tracker.rejection_reason(one, "Underutilized") or balance_rejection_reason(
                 (one,), one.price, self.totals
             )
             if reason:
-                self._add_rejection(one.nodeclaim.name, reason)
+                add_rejection(self.rejected, one.nodeclaim.name, reason)
             elif self.has_exhausted_simulations:
                 self.unreached.append(one.nodeclaim.name)
             else:
                 result = self.evaluate((one,))
                 if isinstance(result, RejectionReason):
-                    self._add_rejection(one.nodeclaim.name, result)
+                    add_rejection(self.rejected, one.nodeclaim.name, result)
                 else:
                     yield build_command("Underutilized", "single", (one,), result)
 
@@ -222,10 +222,11 @@ class Consolidation:
         reason = balance_rejection_reason(removals, before - result.price, self.totals)
         return RejectionReason(reason) if reason else result
 
-    def _add_rejection(self, nodeclaim_name: str, reason: str) -> None:
-        reasons = self.rejected.setdefault(nodeclaim_name, [])
-        if reason not in reasons:
-            reasons.append(reason)
+
+def add_rejection(rejected: dict[str, list[str]], nodeclaim_name: str, reason: str) -> None:
+    reasons = rejected.setdefault(nodeclaim_name, [])
+    if reason not in reasons:
+        reasons.append(reason)
 
 
 def price_per_disruption_order(one: Candidate) -> tuple[float, str]:

@@ -15,7 +15,12 @@ from tenure.scheduling.disruption.budget_usage import BudgetTracker
 from tenure.scheduling.disruption.candidates import Candidate, CandidateEvaluator
 from tenure.scheduling.disruption.cluster_snapshot import ClusterSnapshot
 from tenure.scheduling.disruption.commands import CommandKind, apply_in_flight_command, build_command
-from tenure.scheduling.disruption.consolidation import Consolidation, compute_pool_totals, price_per_disruption_order
+from tenure.scheduling.disruption.consolidation import (
+    Consolidation,
+    add_rejection,
+    compute_pool_totals,
+    price_per_disruption_order,
+)
 from tenure.scheduling.disruption.drift import DriftPass
 from tenure.scheduling.disruption.eligibility import is_within_consolidate_after
 from tenure.scheduling.disruption.replacement import Replacement
@@ -89,7 +94,7 @@ class _DisruptionPass:
         for command in drift.find_commands(self._eligible_candidates("Drifted"), frozenset(self.request.first)):
             self._apply_command(command)
         for nodeclaim_name, reason in drift.rejected.items():
-            self._add_rejection(nodeclaim_name, reason)
+            add_rejection(self.rejected, nodeclaim_name, reason)
         remaining_settings = settings.model_copy(
             update={"most_simulations": settings.most_simulations - drift.simulations}
         )
@@ -105,7 +110,7 @@ class _DisruptionPass:
             self._apply_command(command)
         for nodeclaim_name, reasons in consolidation.rejected.items():
             for reason in reasons:
-                self._add_rejection(nodeclaim_name, reason)
+                add_rejection(self.rejected, nodeclaim_name, reason)
         simulations = drift.simulations + consolidation.simulations
         return self._build_decision(simulations, (*drift.unreached, *consolidation.unreached))
 
@@ -127,7 +132,7 @@ class _DisruptionPass:
         result, simulations = self._evaluate(removals, reason)
         if isinstance(result, RejectionReason):
             for one in removals:
-                self._add_rejection(one.nodeclaim.name, result)
+                add_rejection(self.rejected, one.nodeclaim.name, result)
         else:
             self._apply_command(build_command(reason, _command_kind(reason, removals), removals, result))
         return self._build_decision(simulations)
@@ -149,7 +154,7 @@ class _DisruptionPass:
         ordered = sorted(self._eligible_candidates("Empty"), key=price_per_disruption_order)
         removals, rejected = self.budget_tracker.select_allowed(ordered, "Empty", len(ordered))
         for nodeclaim_name, reason in rejected.items():
-            self._add_rejection(nodeclaim_name, reason)
+            add_rejection(self.rejected, nodeclaim_name, reason)
         if removals:
             self._apply_command(build_command("Empty", "empty", removals, Replacement((), {}, 0.0, 0.0)))
 
@@ -170,11 +175,6 @@ class _DisruptionPass:
         self.snapshot.apply_removal(removals, moves, command.replacements)
         self.budget_tracker.count_disrupted(removals)
         self.commands.append(command)
-
-    def _add_rejection(self, nodeclaim_name: str, reason: str) -> None:
-        reasons = self.rejected.setdefault(nodeclaim_name, [])
-        if reason not in reasons:
-            reasons.append(reason)
 
     def _final_verdict(self, one: Candidate, disrupted: Collection[str]) -> NodeVerdict:
         rejections: Sequence[str] = () if one.nodeclaim.name in disrupted else self.rejected.get(one.nodeclaim.name, ())

@@ -51,9 +51,9 @@ class PodShape(NamedTuple):
     volumes: VolumeTerms = NO_VOLUME_TERMS
 
 
-def build_pod_shape(pod: PodFact, volumes: VolumeTerms = NO_VOLUME_TERMS) -> PodShape:
+def build_pod_shape(pod: PodFact) -> PodShape:
     requests = tuple(sorted([one for one in pod.requests.items() if one[1] > 0]))
-    return PodShape(requests, constraints_of(pod), topology_terms_of(pod), pod.host_ports, volumes)
+    return PodShape(requests, constraints_of(pod), topology_terms_of(pod), pod.host_ports)
 
 
 def topology_terms_of(pod: PodFact) -> PodTopologyTerms:

@@ -8,7 +8,7 @@ from temporalio.api.enums.v1 import EventType
 from tenure.model.interruption.messages import InterruptionMessage, InterruptionMessages
 from tests.support.product.cluster_scope import ClusterScope
 from tests.support.product.eventually import wait_until
-from tests.support.product.interruption_queue import assert_queue_empty
+from tests.support.product.interruption_events import assert_queue_empty
 from tests.support.product.product import InstalledProduct
 from workflows import ids
 

@@ -16,6 +16,7 @@ import pytest
 
 from tenure.apis import labels
 from tenure.kube.client.resources import NODE_CLAIMS
+from tenure.model.base import instance_id_of
 from tenure.sandbox.nodes.fault_rules import NeverRegister
 from tests.support.product.cluster_scope import ClusterScope
 from tests.support.product.eventually import wait_until
@@ -133,7 +134,7 @@ async def assert_launched_once(scope: ClusterScope, count: int) -> None:
     """The NodePool has this many NodeClaims and instances, one to one."""
     pool = f"{labels.NODEPOOL}={scope.name}"
     claims = await scope.product.items(NODE_CLAIMS.path(), label=pool)
-    instances = [claim.get("status", {}).get("providerID", "").rpartition("/")[2] for claim in claims]
+    instances = [instance_id_of(claim.get("status", {}).get("providerID", "")) for claim in claims]
     launched = [one for one in scope.launched_instances() if one]
     assert len(claims) == len(launched) == count, f"{len(claims)} claims, {len(launched)} instances"
     assert sorted(instances) == sorted(launched), "NodeClaims and instances do not match"

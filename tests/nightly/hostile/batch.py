@@ -10,7 +10,7 @@ from tenure.sandbox.errors import ApiError
 from tests.support.hostile.objects import MESSAGE, HostileObject
 from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.eventually import wait_until
-from tests.support.product.interruption_queue import assert_queue_empty
+from tests.support.product.interruption_events import assert_queue_empty
 from tests.support.product.product import MERGE, InstalledProduct
 
 DELETION_SECONDS = 150.0

@@ -5,6 +5,7 @@ import pytest
 from tenure.apis import labels
 from tenure.apis.quantity import parse_quantity
 from tenure.kube.client.resources import NODES
+from tenure.model.base import instance_id_of
 from tenure.sandbox.nodes.fault_rules import LessMemory
 from tests.scenarios.discovered_capacity.pods_and_nodeclasses import (
     LARGE,
@@ -146,7 +147,7 @@ async def test_each_kind_of_node_launches_with_its_image_variant(product: Instal
             claims = await _deploy_one_of_each(scope, list(expected))
             runs = {one["id"]: one["image_id"] for one in product.aws.list_instances()["instances"]}
             for instance_type, claim in claims.items():
-                image, instance = claim["status"]["imageID"], claim["status"]["providerID"].rpartition("/")[2]
+                image, instance = claim["status"]["imageID"], instance_id_of(claim["status"]["providerID"])
                 assert runs[instance] == image, "status.imageID is not the instance's image"
                 assert _image_variant(images[image]) == expected[instance_type]
             used = {claim["status"]["imageID"] for claim in claims.values()}

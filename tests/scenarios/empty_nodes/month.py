@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from tenure.apis import labels
+from tenure.model.base import instance_id_of
 from tenure.model.errors import BadInput, Conflict, Fault, Throttled, TryLater
 from tenure.model.facts import NodeFact
 from tenure.model.signals import Pause, Resume
@@ -226,7 +227,7 @@ class Month:
 
     async def _terminate_instance(self, slot: NodeSlot, node: NodeFact, now: datetime) -> None:
         """The instance is terminated, and its kubelet stops reporting."""
-        self.fake.instances.running.pop(node.provider_id.rpartition("/")[2], None)
+        self.fake.instances.running.pop(instance_id_of(node.provider_id), None)
         self.fake.nodes.update_node(node.name, ready=False)
 
     async def _change_nodepool(self, now: datetime) -> None:

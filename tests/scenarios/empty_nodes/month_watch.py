@@ -9,7 +9,7 @@ from typing import Any, Final
 from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.apis import labels
-from tenure.model.base import Message
+from tenure.model.base import Message, instance_id_of
 from tenure.model.facts import NodeFact
 from tenure.model.observations import ObservedNodePool
 from tests.support.fakes.worker import WorkerHarness
@@ -140,6 +140,6 @@ class FakeWatch:
     def _join_node(self, slot: NodeSlot, claim: dict[str, Any]) -> NodeFact | None:
         provider = claim["status"].get("providerID", "")
         known = slot.last_observation.get("node_name")
-        if known or provider.rpartition("/")[2] not in self._fake.instances.running:
+        if known or instance_id_of(provider) not in self._fake.instances.running:
             return None
         return self._fake.nodes.join(f"node-{slot.name}", provider)

@@ -9,8 +9,14 @@ from tenure.apis.labels import DO_NOT_DISRUPT
 from tests.support.product.cluster_scope import ClusterScope
 from tests.support.product.drains import set_do_not_disrupt
 from tests.support.product.eventually import assert_throughout, wait_until
-from tests.support.product.interruption_events import SOON, instance_id, nodeclaim_name, send_spot_warning, spot_warning
-from tests.support.product.interruption_queue import assert_queue_empty
+from tests.support.product.interruption_events import (
+    SOON,
+    assert_queue_empty,
+    instance_id,
+    nodeclaim_name,
+    send_spot_warning,
+    spot_warning,
+)
 from tests.support.product.objects import Object, pending_pod, pod_spec
 from tests.support.product.product import InstalledProduct
 

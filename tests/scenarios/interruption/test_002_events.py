@@ -17,6 +17,7 @@ from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.interruption_events import (
     SOON,
     announce_maintenance,
+    assert_queue_empty,
     count_events,
     instance_id,
     nodeclaim_name,
@@ -26,7 +27,6 @@ from tests.support.product.interruption_events import (
     stop_instance,
     wait_until_rules_observed,
 )
-from tests.support.product.interruption_queue import assert_queue_empty
 from tests.support.product.objects import lifecycle_policy, pod_spec
 from tests.support.product.product import InstalledProduct
 

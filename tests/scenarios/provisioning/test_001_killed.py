@@ -2,6 +2,7 @@
 
 import pytest
 
+from tenure.model.base import instance_id_of
 from tenure.sandbox.fault_proxy import Cut
 from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.eventually import wait_until
@@ -56,7 +57,7 @@ async def _assert_one_instance_each(scope: ClusterScope, claims: list[str]) -> N
     """The NodeClaims are unchanged, each has its own instance, and one client token was used."""
     found = await scope.nodeclaims()
     assert sorted(object_names(found)) == sorted(claims)
-    instances = [claim["status"]["providerID"].rpartition("/")[2] for claim in found]
+    instances = [instance_id_of(claim["status"]["providerID"]) for claim in found]
     assert sorted(instances) == sorted(scope.launched_instances()) == sorted(scope.alive_instances())
     assert len(set(instances)) == len(claims)
     assert len(scope.client_tokens()) == 1

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from tenure.apis import labels
-from tenure.kube.client.resources import NODES, PODS
+from tenure.kube.client.resources import NODES
 from tenure.model.nodeclaim.state import NodeClaimState, Phase
 from tenure.sandbox.nodes.fault_rules import NotReady
 from tests.support.product.cluster_scope import ClusterScope, condition_reason, conditions_by_type, object_names
@@ -46,7 +46,7 @@ async def test_returning_startup_taint_keeps_the_pod_pending_on_its_node(product
     async with product.scope("001-b", after="60s", startup_taints=[AGENT]) as scope:
         claim, node = await _run_pod_on_initialized_node(scope)
         await _change_taints(scope, node, added=AGENT)
-        await _replace_pod(scope)
+        await scope.replace_pod()
         await wait_until(lambda: _assert_pod_pending(scope))
         await wait_until(lambda: _read_intervals(scope, claim, lambda found: found.endswith("Z/")))
         await assert_throughout(scope.assert_one_node_launched, seconds=8)
@@ -67,7 +67,7 @@ async def test_returning_startup_taint_counts_after_the_grace_period(
         started_at = _parse_time(
             (await wait_until(lambda: _read_intervals(scope, claim, bool))).rpartition(" ")[2].rstrip("/")
         )
-        await _replace_pod(scope)
+        await scope.replace_pod()
         second = await wait_until(lambda: scope.assert_newest_nodeclaim(2))
         assert await _created_at(scope, second) - started_at >= timedelta(seconds=GRACE)
         await wait_until(lambda: scope.assert_event(claim, "NotReadyGraceOver", node, AGENT["key"]))
@@ -92,7 +92,7 @@ async def test_flapping_node_uses_up_its_grace_period(product: InstalledProduct)
         await scope.assert_one_node_launched()
         await scope.inject_node_fault(NotReady(), node=node)
         await wait_until(lambda: scope.assert_node_not_ready(node))
-        await _replace_pod(scope)
+        await scope.replace_pod()
         await wait_until(lambda: scope.assert_newest_nodeclaim(2))
         await wait_until(lambda: scope.assert_event(name, "NotReadyGraceOver", node, "in 3 intervals"))
         assert (await scope.nodeclaim_state(name)).flaps == 3
@@ -127,7 +127,7 @@ async def test_pod_waits_for_a_gpu_that_is_missing_after_a_kubelet_restart(produ
         await scope.inject_node_fault(NotReady(for_seconds=NOT_READY_SECONDS), node=node)
         await wait_until(lambda: scope.assert_node_not_ready(node))
         await product.patch_status(NODES.path(node), {"allocatable": {GPU: "0"}})
-        await _replace_pod(scope)
+        await scope.replace_pod()
         await wait_until(lambda: scope.assert_node_ready_status(node, ready="True"))
         await wait_until(lambda: _assert_pod_pending(scope))
         await assert_throughout(scope.assert_one_node_launched, seconds=4)
@@ -141,7 +141,7 @@ async def test_undeclared_taint_on_an_initialized_node_is_explained(product: Ins
     async with product.scope("001-d", after="30s") as scope:
         (claim,) = await scope.run_pods(1)
         await _change_taints(scope, claim["status"]["nodeName"], added=UNDECLARED)
-        await _replace_pod(scope)
+        await scope.replace_pod()
         await wait_until(lambda: scope.assert_newest_nodeclaim(2))
         first = claim["metadata"]["name"]
         await wait_until(lambda: scope.assert_event(first, "UndeclaredTaint", UNDECLARED["key"], "startupTaints"))
@@ -168,11 +168,6 @@ async def _change_taints(
     keys = {one["key"] for one in (added, removed) if one}
     remaining = [one for one in found["spec"].get("taints") or () if one["key"] not in keys]
     await scope.product.patch(NODES.path(node), {"spec": {"taints": [*remaining, *([added] if added else [])]}})
-
-
-async def _replace_pod(scope: ClusterScope) -> None:
-    (pod,) = await scope.pods()
-    await scope.product.delete(PODS.path(pod["metadata"]["name"], namespace="default"))
 
 
 async def _assert_pod_pending(scope: ClusterScope) -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from tenure.apis import labels
 from tenure.cli.nodes.workflows import NodeClaimSummary
-from tenure.kube.client.resources import PODS
 from tenure.sandbox.nodes.fault_rules import AddTaint, LateDevices, NeverRegister, NotReady, SlowReady
 from tenure.sandbox.nodes.userdata.kubelet_join import Taint
 from tests.support.product.cluster_scope import ClusterScope, condition_reason, ready_changed_at
@@ -35,7 +34,7 @@ async def test_startup_taint_does_not_trigger_a_second_node(product: InstalledPr
         (claim,) = await wait_until(lambda: scope.assert_initialization_waits(labels.STARTUP_TAINTS_EXIST))
         assert CILIUM in condition_reason(claim, labels.INITIALIZED_CONDITION)
         await scope.assert_one_node_launched()
-        await _remove_taints(scope, claim["status"]["nodeName"])
+        await scope.remove_taints(claim["status"]["nodeName"], CILIUM)
         await wait_until(lambda: scope.assert_pods_running(1))
         await scope.assert_one_node_launched()
 
@@ -47,7 +46,7 @@ async def test_node_that_is_notready_for_a_short_time_keeps_its_pending_pod(prod
         node = claim["status"]["nodeName"]
         await scope.inject_node_fault(NotReady(for_seconds=15), node=node)
         await wait_until(lambda: scope.assert_node_not_ready(node))
-        await _replace_pod(scope)
+        await scope.replace_pod()
         await wait_until(lambda: scope.assert_pods_running(1))
         await wait_until(lambda: scope.assert_node_ready_status(node, ready="True"))
         assert [pod["spec"]["nodeName"] for pod in await scope.pods()] == [node]
@@ -63,7 +62,7 @@ async def test_notready_node_is_replaced_only_after_the_grace_period(
         node = claim["status"]["nodeName"]
         await scope.inject_node_fault(NotReady(), node=node)
         not_ready_at = ready_changed_at(await wait_until(lambda: scope.assert_node_not_ready(node)))
-        await _replace_pod(scope)
+        await scope.replace_pod()
         second = await wait_until(lambda: scope.assert_newest_nodeclaim(2))
         (second_nodeclaim,) = [one for one in await scope.nodeclaims() if one["metadata"]["name"] == second]
         assert _parse_time(second_nodeclaim["metadata"]["creationTimestamp"]) - not_ready_at >= timedelta(seconds=GRACE)
@@ -152,22 +151,10 @@ async def test_lasting_startup_taint_makes_the_node_overdue(product: InstalledPr
             lambda: product.metric_value("tenure_overdue_total", nodepool=scope.name, phase="Initialization")
         )
         await assert_throughout(scope.assert_one_node_launched, seconds=5)
-        await _remove_taints(scope, nodeclaim.node_name)
+        await scope.remove_taints(nodeclaim.node_name, CILIUM)
         await wait_until(lambda: scope.assert_pods_running(1))
         await wait_until(lambda: _assert_not_overdue(scope, name))
         await scope.assert_one_node_launched()
-
-
-async def _replace_pod(scope: ClusterScope) -> None:
-    """The new pod stays pending, since the node is NotReady."""
-    (pod,) = await scope.pods()
-    await scope.product.delete(PODS.path(pod["metadata"]["name"], namespace="default"))
-
-
-async def _remove_taints(scope: ClusterScope, node: str) -> None:
-    found = await scope.product.kube.request("GET", f"/api/v1/nodes/{node}")
-    remaining = [taint for taint in found["spec"].get("taints") or () if taint["key"] != CILIUM]
-    await scope.product.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": remaining}})
 
 
 async def _assert_overdue(scope: ClusterScope, claim: str) -> NodeClaimSummary:

@@ -92,7 +92,7 @@ async def test_overdue_node_is_visible_everywhere_until_it_recovers(product: Ins
         stuck_nodes = await wait_until(partial(_assert_listed, product, "kept", name))
         assert name in stuck_nodes["overdue"]
         await assert_throughout(scope.assert_one_node_launched, seconds=5)
-        await remove_taints(scope, (await scope.nodeclaim_workflow(name)).node_name)
+        await scope.remove_taints((await scope.nodeclaim_workflow(name)).node_name, CILIUM)
         await wait_until(lambda: scope.assert_pods_running(1))
         await wait_until(lambda: assert_not_overdue(scope, name))
         await wait_until(lambda: assert_no_attention_metric(product, scope.name))
@@ -185,9 +185,3 @@ async def assert_no_attention_metric(product: InstalledProduct, pool: str) -> No
         if str(none).startswith(NODECLAIMS_NEEDING_ATTENTION.name):
             return
     raise AssertionError(f"NodeClaims of {pool} still count")
-
-
-async def remove_taints(scope: ClusterScope, node: str) -> None:
-    found = await scope.product.kube.request("GET", f"/api/v1/nodes/{node}")
-    remaining = [taint for taint in found["spec"].get("taints") or () if taint["key"] != CILIUM]
-    await scope.product.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": remaining}})

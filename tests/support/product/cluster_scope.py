@@ -15,7 +15,7 @@ from temporalio.client import WorkflowHandle, WorkflowQueryFailedError
 from tenure.apis import labels
 from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.kube.client.resources import EVENTS, NODE_CLAIMS, NODE_POOLS, NODES, PODS
-from tenure.model.nodeclaim.state import NodeClaimState
+from tenure.model.nodeclaim.state import NodeClaimState, Phase
 from tenure.model.signals import REPEAT_QUERY
 from tenure.policy.lifecycle.verdict import describe_blocker
 from tenure.sandbox.fault_proxy import Fault as ApiFault
@@ -94,6 +94,16 @@ class ClusterScope:
         await self.create_deployment(pods, **pod)
         await wait_until(lambda: self.assert_pods_running(pods))
         return await wait_until(lambda: self.assert_nodes_initialized(pods))
+
+    async def replace_pod(self) -> None:
+        """Delete the only pod; its Deployment creates another."""
+        (pod,) = await self.pods()
+        await self.product.delete(PODS.path(pod["metadata"]["name"], namespace="default"))
+
+    async def remove_taints(self, node: str, key: str) -> None:
+        found = await self.product.kube.request("GET", NODES.path(node))
+        remaining = [taint for taint in found["spec"].get("taints") or () if taint["key"] != key]
+        await self.product.patch(NODES.path(node), {"spec": {"taints": remaining}})
 
     async def report_kubelet_ready(self, node: str) -> None:
         """Set Ready for a node whose simulated kubelet would take very long."""
@@ -336,6 +346,10 @@ class ClusterScope:
         assert DISRUPTED not in taint_texts(await self.product.kube.request("GET", NODES.path(name))), (
             f"{name} has a disruption taint"
         )
+
+    async def assert_in_phase(self, claim: str, phase: Phase) -> None:
+        nodeclaim = await self.nodeclaim_workflow(claim)
+        assert nodeclaim.open and nodeclaim.phase == phase.value, nodeclaim
 
     async def assert_initialization_waits(self, why: str) -> list[Object]:
         """Every NodeClaim of the scope waits for initialization for this reason. Returns the NodeClaims."""

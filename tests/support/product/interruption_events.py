@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tenure.apis.lifecyclepolicy_events import InterruptionRules
+from tenure.model.base import instance_id_of
 from tenure.model.nodeclaim.state import NodeClaimState
 from tests.support.product.cluster_scope import ClusterScope
 from tests.support.product.eventually import wait_until
@@ -50,8 +51,12 @@ def nodeclaim_name(claim: Object) -> str:
 
 
 def instance_id(claim: Object) -> str:
-    provider: str = claim["status"]["providerID"]
-    return provider.rpartition("/")[2]
+    return instance_id_of(claim["status"]["providerID"])
+
+
+async def assert_queue_empty(product: InstalledProduct) -> None:
+    """Counts received messages too, until they are deleted."""
+    assert product.aws.count_queued_messages() == 0
 
 
 def announce_maintenance(product: InstalledProduct, *claims: Object, **ahead: float) -> datetime:

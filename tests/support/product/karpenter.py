@@ -18,6 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.apis import labels
 from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODES, WORKLOADS
+from tenure.model.base import instance_id_of
 from tests.support.product.cluster_scope import ClusterScope
 from tests.support.product.eventually import wait_until
 from tests.support.product.objects import Object
@@ -223,7 +224,7 @@ class KarpenterConversion:
         await self.product.patch(node, {"metadata": {"ownerReferences": [_owner_reference(created)]}})
         await self.product.patch(NODE_CLAIMS.path(old), {"metadata": {"finalizers": None}})
         await self.product.delete(NODE_CLAIMS.path(old))
-        instance = claim["status"]["providerID"].rpartition("/")[2]
+        instance = instance_id_of(claim["status"]["providerID"])
         await asyncio.to_thread(self._retag, instance, name, claim["status"]["nodeName"])
         return name
 

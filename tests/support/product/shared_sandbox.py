@@ -26,6 +26,7 @@ from tenure.sandbox.controlplane.kubernetes import Endpoint
 from tenure.sandbox.environment import Sandbox
 from tenure.sandbox.fault_proxy import Fault, Rule
 from tenure.sandbox.ports import Ports
+from tenure.sandbox.processes import is_alive
 from tenure.sandbox.spec import CRDS, Plan, Temporals
 from tests.support.product.worker_harness import SETTINGS, WorkerAddresses, WorkerUnderTest
 
@@ -252,7 +253,7 @@ def serve(directory: Path, owner: int, plan: Plan) -> None:
             server = _Manager(str(directory / SOCKET), AUTH_KEY).get_server()
             threading.Thread(target=server.serve_forever, daemon=True).start()
             (directory / READY).touch()
-            while not stop.wait(1.0) and _is_alive(owner):
+            while not stop.wait(1.0) and is_alive(owner):
                 pass
             if (code := service.stop_worker()) != 0:
                 raise RuntimeError(f"the shared worker ended with {code}, see {sandbox.logs}")
@@ -262,14 +263,6 @@ def serve(directory: Path, owner: int, plan: Plan) -> None:
         raise
     finally:
         (directory / PID).unlink()
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def main(arguments: list[str]) -> None:

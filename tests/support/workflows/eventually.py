@@ -78,6 +78,11 @@ async def query_state(handle: Handle) -> NodeClaimState:
     return await handle.query(NodeClaimWorkflow.state)
 
 
+async def is_stop_in_step(handle: Handle, name: str) -> bool:
+    stop = (await query_state(handle)).stop
+    return stop is not None and stop.step == name
+
+
 async def wait_until_idle(handle: WorkflowHandle[Any, Any], *, timeout: float = TIMEOUT_SECONDS) -> None:
     """Wait until no workflow task is pending. A query or signal to a run that just continues as new may be lost. The
     time-skipping server never reports pending tasks, so this waits only for a real server.

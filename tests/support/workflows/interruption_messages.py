@@ -3,6 +3,7 @@
 from typing import Any
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.model.base import instance_id_of
 from tenure.model.interruption.messages import EventKind, InterruptionMessage, InterruptionMessages
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import Handle
@@ -39,6 +40,6 @@ async def signal_interruption(
     """`early_evicted_pods`: pods that were evicted before the signal."""
     provider: str = fake.claims.found.get("a", {}).get("status", {}).get("providerID", "/i-unknown")
     interruption = InterruptionMessages(
-        instance_id=provider.rpartition("/")[2], messages=messages, evicted_pods=early_evicted_pods
+        instance_id=instance_id_of(provider), messages=messages, evicted_pods=early_evicted_pods
     )
     await handle.signal(NodeClaimWorkflow.interruption_events, interruption)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 
+from tenure.model.base import instance_id_of
 from tenure.sandbox.kube_client import KubeApi
 from tenure.sandbox.nodes.control_api import NodesControl
 from tenure.sandbox.nodes.fault_rules import Match, NeverRegister, NotReady
@@ -75,7 +76,7 @@ async def admin(shared_sandbox: SharedSandbox) -> AsyncIterator[KubeApi]:
 
 async def nodes_of(admin: KubeApi, instance_ids: list[str]) -> dict[str, Any]:
     found = (await admin.request("GET", "/api/v1/nodes"))["items"]
-    named = {node["spec"].get("providerID", "").rpartition("/")[2]: node for node in found}
+    named = {instance_id_of(node["spec"].get("providerID", "")): node for node in found}
     return {name: named[name] for name in instance_ids if name in named}
 
 

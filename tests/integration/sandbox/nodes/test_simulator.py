@@ -28,6 +28,8 @@ from tests.integration.sandbox.nodes.instance_builders import USER_DATA, Cloud, 
 
 NODES = "/api/v1/nodes"
 MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+LOST = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
 FAULT_SECONDS = 10.0
 """Long enough for a busy machine to observe the fault."""
 
@@ -390,3 +392,13 @@ async def test_instance_registers_once_the_api_server_is_reachable(
         assert await find(api, f"{NODES}/{name}") is None
         faults.clear()
         await wait_until_ready(api, name)
+
+
+async def test_node_set_to_unknown_becomes_ready_again(api: KubeApi, cloud: Cloud, simulator: Simulator) -> None:
+    """A running kubelet renews its conditions."""
+    name = cloud.put(1)
+    await wait_until_ready(api, name)
+    patch = {"status": {"conditions": [LOST]}}
+    patched = await api.request("PATCH", f"/api/v1/nodes/{name}/status", patch, STRATEGIC)
+    assert condition(patched, "Ready") == "Unknown"
+    await wait_until_ready(api, name)

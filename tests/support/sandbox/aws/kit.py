@@ -49,6 +49,13 @@ def tag_list(**found: str) -> list[Json]:
     return [{"Key": key, "Value": value} for key, value in found.items()]
 
 
+def targeted_specification(reservation: str) -> Json:
+    return {
+        "CapacityReservationPreference": "capacity-reservations-only",
+        "CapacityReservationTarget": {"CapacityReservationId": reservation},
+    }
+
+
 class FakeAwsClient:
     """`ec2` never retries, so that a test sees every response of the stand-in."""
 

@@ -9,6 +9,7 @@ from temporalio.exceptions import ApplicationError
 from activities.interruption.activities import NodeInterruptionActivities
 from activities.nodeclaim.eviction import BatchedFirstEviction
 from tenure.apis.labels import INTERRUPTIONS, MAINTENANCE_UNTIL
+from tenure.model.base import instance_id_of
 from tenure.model.errors import BadInput, TryLater
 from tenure.model.interruption.records import EventText, InterruptionNotification
 from tenure.model.nodeclaim.requests import NodeClaimRef, StopStartResult
@@ -16,7 +17,7 @@ from tenure.model.provider_results import InstanceFacts
 from tests.unit.activities.builders import PROVIDER, FakeCluster, run_activity
 
 EVENT_TEXT = EventText(reason="SpotInterrupted", message="soon")
-INSTANCE = PROVIDER.rpartition("/")[2]
+INSTANCE = instance_id_of(PROVIDER)
 
 
 def build_notification(**fields: Any) -> InterruptionNotification:

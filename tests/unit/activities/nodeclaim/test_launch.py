@@ -8,6 +8,7 @@ from temporalio.exceptions import ApplicationError
 
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodeclaim import NodeClaim
+from tenure.model.base import instance_id_of
 from tenure.model.errors import TryLater
 from tenure.model.instance_types import OfferingShard
 from tenure.model.launch import (
@@ -70,9 +71,7 @@ async def fail_group(cluster: FakeCluster, *names: str, **fields: str) -> None:
 def notified_instances(cluster: FakeCluster) -> dict[str, str]:
     """Instance ID by UID, from the results that the members' workflows received."""
     results = {uid: group_result.result for uid, group_result in cluster.workflows.results.items()}
-    return {
-        uid: one.provider_id.rpartition("/")[2] for uid, one in results.items() if isinstance(one, LaunchedInstance)
-    }
+    return {uid: instance_id_of(one.provider_id) for uid, one in results.items() if isinstance(one, LaunchedInstance)}
 
 
 async def test_instances_are_assigned_by_uid_in_response_order(cluster: FakeCluster) -> None:
@@ -114,7 +113,7 @@ def assigned_instances(cluster: FakeCluster) -> dict[str, str]:
     provider_ids = {
         one["metadata"]["uid"]: one.get("status", {}).get("providerID", "") for one in cluster.claims.found.values()
     }
-    return {uid: provider.rpartition("/")[2] for uid, provider in provider_ids.items() if provider}
+    return {uid: instance_id_of(provider) for uid, provider in provider_ids.items() if provider}
 
 
 async def test_first_assignment_reads_one_nodeclaim_and_repeated_one_reads_all(

@@ -1,6 +1,5 @@
 """Plans that replace interrupted nodes: spread over capacity pools, and within limits."""
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
@@ -8,14 +7,8 @@ import pytest
 from tenure.apis import labels
 from tenure.model.interruption.messages import InterruptionMessage
 from tests.support.controller.builders import claim, node, node_class, pool
-from tests.unit.controller.planning.provisioner_harness import ProvisionerHarness, running_provisioner
+from tests.unit.controller.planning.provisioner_harness import ProvisionerHarness
 from tests.unit.scheduling.builders import instance_type
-
-
-@pytest.fixture
-async def harness() -> AsyncIterator[ProvisionerHarness]:
-    async with running_provisioner() as harness:
-        yield harness
 
 
 async def test_interrupted_spot_nodes_are_replaced_in_one_sharded_plan(

@@ -1,21 +1,15 @@
 """Plans with NotReady nodes: their grace period, and the events after it."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
 
 from tenure.apis.labels import NOT_READY_INTERVALS
 from tests.support.controller.builders import Json, at, claim, node, stamp
-from tests.unit.controller.planning.provisioner_harness import ProvisionerHarness, running_provisioner
+from tests.unit.controller.planning.provisioner_harness import ProvisionerHarness
 
 CNI = {"key": "cni.example.com/agent-not-ready", "effect": "NoExecute"}
-
-
-@pytest.fixture
-async def harness() -> AsyncIterator[ProvisionerHarness]:
-    async with running_provisioner() as harness:
-        yield harness
 
 
 def add_node(

@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -12,13 +11,7 @@ from tenure.controller.planning.catalog import FRESH_FOR, RETRY_AFTER
 from tenure.model.errors import TryLater
 from tests.support.controller.builders import claim, node, node_class, pod, pod_of_scheduler, pool
 from tests.support.injected_errors import fail_for, named
-from tests.unit.controller.planning.provisioner_harness import ProvisionerHarness, running_provisioner
-
-
-@pytest.fixture
-async def harness() -> AsyncIterator[ProvisionerHarness]:
-    async with running_provisioner() as harness:
-        yield harness
+from tests.unit.controller.planning.provisioner_harness import ProvisionerHarness
 
 
 async def test_pods_are_nominated_to_created_nodeclaims(harness: ProvisionerHarness) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tenure.model.base import instance_id_of
 from tenure.model.interruption.records import MEMO, EventRecord
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import Handle, is_blocked_by, latest_run, wait_until, wait_until_skipping_time
@@ -67,7 +68,7 @@ async def test_record_is_written_once_per_change(fake: WorkerHarness) -> None:
 
 def _repeat_message(fake: WorkerHarness, message: dict[str, Any]) -> Any:
     provider: str = fake.claims.found["a"]["status"]["providerID"]
-    return {"instance_id": provider.rpartition("/")[2], "messages": [message]}
+    return {"instance_id": instance_id_of(provider), "messages": [message]}
 
 
 async def test_records_survive_continue_as_new_without_rewrite(

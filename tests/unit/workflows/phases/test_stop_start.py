@@ -11,6 +11,7 @@ from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
     Handle,
     is_blocked_by,
+    is_stop_in_step,
     latest_run,
     query_state,
     wait_until,
@@ -39,11 +40,6 @@ async def nodeclaim_with_maintenance(fake: WorkerHarness, **other_rules: Any) ->
     return handle
 
 
-async def is_in_step(handle: Handle, name: str) -> bool:
-    stop = (await query_state(handle)).stop
-    return stop is not None and stop.step == name
-
-
 async def observe_more_nodes(fake: WorkerHarness, handle: Handle, number: int) -> None:
     await fake.signal_observed(
         handle, **{**BUSY, "node_count": 2 + number}, **interruption_rules(scheduledChange=STOP_START)
@@ -60,13 +56,13 @@ async def observe_return(fake: WorkerHarness, handle: Handle) -> None:
 
 async def test_node_is_drained_stopped_started_and_kept(fake: WorkerHarness) -> None:
     handle = await nodeclaim_with_maintenance(fake)
-    await wait_until(lambda: is_in_step(handle, "back"))
+    await wait_until(lambda: is_stop_in_step(handle, "back"))
     assert fake.pods.evicted == ["web"] and (fake.instances.entered_states == ["stopped", "running"])
     assert not is_in_service(fake) and await is_blocked_by(handle, "its instance boots after maintenance")
     assert (await query_state(handle)).waits_until is not None
     await send_message(fake, handle, "instanceStopping")
     await observe_return(fake, handle)
-    await wait_until(lambda: is_in_step(handle, "done"))
+    await wait_until(lambda: is_stop_in_step(handle, "done"))
     await wait_until_phase(handle, Phase.READY)
     assert is_in_service(fake)
     await fake.sleep(hours=72)
@@ -100,12 +96,12 @@ async def test_event_missing_for_stopped_instance_does_not_end_stop(
 ) -> None:
     """AWS lists no status of a stopped instance, which looks as if the event were over. It holds across runs too."""
     handle = await nodeclaim_with_maintenance(fake)
-    await wait_until(lambda: is_in_step(handle, "back"))
+    await wait_until(lambda: is_stop_in_step(handle, "back"))
     await send_message(fake, handle, status="over")
     await wait_until_continued_as_new(handle, monkeypatch, lambda number: observe_more_nodes(fake, handle, number))
     latest = latest_run(fake.client, handle)
     await observe_return(fake, latest)
-    await wait_until(lambda: is_in_step(latest, "done"))
+    await wait_until(lambda: is_stop_in_step(latest, "done"))
     await wait_until_phase(latest, Phase.READY)
     assert is_in_service(fake)
 
@@ -116,7 +112,7 @@ async def test_instance_that_cannot_start_is_terminated_although_event_ended(
     handle = await ready_with_rules(fake, scheduledChange=STOP_START)
     fake.instances.faults["start"] = [TryLater("no room in us-west-2a", code="InsufficientInstanceCapacity")] * 1000
     await send_message(fake, handle, starts=await fake.now() + timedelta(hours=48))
-    await wait_until(lambda: is_in_step(handle, "start"))
+    await wait_until(lambda: is_stop_in_step(handle, "start"))
     await send_message(fake, handle, status="over")
     assert (await handle.result()).reason == "scheduled_change"
 
@@ -142,7 +138,7 @@ async def test_node_with_pods_at_event_start_is_terminated(
 
 async def test_nodeclaim_deleted_during_stop_is_terminated(fake: WorkerHarness) -> None:
     handle = await nodeclaim_with_maintenance(fake)
-    await wait_until(lambda: is_in_step(handle, "back"))
+    await wait_until(lambda: is_stop_in_step(handle, "back"))
     await fake.claims.delete("a", "uid-a")
     await fake.signal_observed(handle, **BUSY, deleting=True, **interruption_rules(scheduledChange=STOP_START))
     assert (await handle.result()).reason == "Deleted"
@@ -150,9 +146,9 @@ async def test_nodeclaim_deleted_during_stop_is_terminated(fake: WorkerHarness) 
 
 async def test_stop_start_survives_continue_as_new(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     handle = await nodeclaim_with_maintenance(fake)
-    await wait_until(lambda: is_in_step(handle, "back"))
+    await wait_until(lambda: is_stop_in_step(handle, "back"))
     await wait_until_continued_as_new(handle, monkeypatch, lambda number: observe_more_nodes(fake, handle, number))
     latest = latest_run(fake.client, handle)
     await observe_return(fake, latest)
-    await wait_until(lambda: is_in_step(latest, "done"))
+    await wait_until(lambda: is_stop_in_step(latest, "done"))
     assert fake.instances.entered_states == ["stopped", "running"]

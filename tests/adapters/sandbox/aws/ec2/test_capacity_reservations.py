@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.sandbox.aws.kit import FakeAwsClient, instance_ids, raises_code
+from tests.support.sandbox.aws.kit import FakeAwsClient, instance_ids, raises_code, targeted_specification
 
 
 def create_reservation(kit: FakeAwsClient, count: int = 2, criteria: str = "targeted") -> str:
@@ -20,13 +20,6 @@ def create_reservation(kit: FakeAwsClient, count: int = 2, criteria: str = "targ
 def available_count(kit: FakeAwsClient, reservation: str) -> int:
     response = kit.ec2.describe_capacity_reservations(CapacityReservationIds=[reservation])
     return int(response["CapacityReservations"][0]["AvailableInstanceCount"])
-
-
-def targeted_specification(reservation: str) -> dict[str, object]:
-    return {
-        "CapacityReservationPreference": "capacity-reservations-only",
-        "CapacityReservationTarget": {"CapacityReservationId": reservation},
-    }
 
 
 def test_targeted_launch_fails_beyond_the_reservation(kit: FakeAwsClient) -> None:

@@ -6,16 +6,9 @@ from typing import Any
 import pytest
 
 from tenure.sandbox.aws.admin.client import ControlError
-from tests.support.sandbox.aws.kit import FakeAwsClient, error_codes, instance_ids, raises_code
+from tests.support.sandbox.aws.kit import FakeAwsClient, error_codes, instance_ids, raises_code, targeted_specification
 
 INTERRUPTIBLE = "interruptible-capacity-reservation"
-
-
-def targeted_specification(reservation: str) -> dict[str, object]:
-    return {
-        "CapacityReservationPreference": "capacity-reservations-only",
-        "CapacityReservationTarget": {"CapacityReservationId": reservation},
-    }
 
 
 def create_fleet(

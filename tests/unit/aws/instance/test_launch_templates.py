@@ -1,12 +1,17 @@
-"""Launch template names are hashes of their content and equal on every machine."""
+"""Launch template names are hashes of their content and equal on every machine; existing templates are cached."""
 
 import os
 import subprocess
 import sys
+from typing import cast
 
 import pytest
 
+from tenure.aws.client.client import AwsClients
+from tenure.aws.instance.launch_templates import LaunchTemplate, LaunchTemplates
+from tests.support.aws.builders import SETTINGS
 from tests.support.paths import ROOT
+from tests.unit.aws.fakes import FakeClients
 
 GOLDEN = """\
 plain karpenter.k8s.aws/4958509543397022967 karpenter.k8s.aws/195151796171936311
@@ -24,3 +29,18 @@ def test_names_do_not_depend_on_process_or_key_order(seed: str, order: str) -> N
     environment = os.environ | {"PYTHONHASHSEED": seed, "TZ": "Pacific/Auckland", "LC_ALL": "C"}
     found = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
     assert found.stdout == GOLDEN
+
+
+async def test_use_renews_cache_entry_and_unused_entry_expires() -> None:
+    clients, now = FakeClients({"describe_launch_templates": [{"LaunchTemplateName": "one"}]}), 0.0
+    templates = LaunchTemplates(cast(AwsClients, clients), SETTINGS, clock=lambda: now)
+    one = LaunchTemplate(name="one", data={}, tags={})
+    for now in (0.0, 40.0, 80.0, 120.0):  # noqa: B007 - the clock reads it
+        await templates.ensure([one])
+    assert clients.call_counts["describe_launch_templates"] == 1
+    now = 181.0
+    await templates.ensure([one])
+    assert clients.call_counts["describe_launch_templates"] == 2
+    templates.forget(["one"])
+    await templates.ensure([one])
+    assert clients.call_counts["describe_launch_templates"] == 3
