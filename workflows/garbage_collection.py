@@ -55,11 +55,7 @@ TASKS: Final[dict[str, Task]] = {
     "nodes": Task(
         minutes(10), KubernetesCollector.collect_nodes, "deletes Nodes whose NodeClaim and instance are gone"
     ),
-    "launch-templates": Task(
-        minutes(15),
-        AwsCollector.collect_launch_templates,
-        "deletes unused launch templates",
-    ),
+    "launch-templates": Task(minutes(15), AwsCollector.collect_launch_templates, "deletes unused launch templates"),
     "instance-profiles": Task(
         minutes(30),
         AwsCollector.collect_instance_profiles,

@@ -36,10 +36,7 @@ class SubnetTerm(KubeModel):
 
 SUBNET_RULES: Final = (
     Rule("size(self) > 0", "subnetSelectorTerms cannot be empty: expected tags or an id, e.g. - id: subnet-0123"),
-    Rule(
-        "self.all(t, has(t.tags) || has(t.id))",
-        "each term of subnetSelectorTerms must have 'tags' or 'id'",
-    ),
+    Rule("self.all(t, has(t.tags) || has(t.id))", "each term of subnetSelectorTerms must have 'tags' or 'id'"),
     Rule(
         "size(self) == 0 || self.exists(t, !(has(t.id) && has(t.tags)))",
         "'id' is mutually exclusive with other fields in a term of subnetSelectorTerms: move 'tags' to another term",
@@ -92,10 +89,7 @@ class CapacityReservationTerm(KubeModel):
 
 
 CAPACITY_RESERVATION_RULES: Final = (
-    Rule(
-        "size(self) > 0",
-        "capacityReservationSelectorTerms cannot be empty: add a term or remove the field",
-    ),
+    Rule("size(self) > 0", "capacityReservationSelectorTerms cannot be empty: add a term or remove the field"),
     Rule(
         "self.all(t, has(t.tags) || has(t.id) || has(t.instanceMatchCriteria))",
         "each term of capacityReservationSelectorTerms must have 'tags', 'id' or 'instanceMatchCriteria'",

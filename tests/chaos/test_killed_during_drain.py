@@ -15,9 +15,7 @@ from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.product import DedicatedProduct
 
 
-async def test_drain_blocked_by_a_budget_continues_after_a_worker_kill(
-    product: DedicatedProduct,
-) -> None:
+async def test_drain_blocked_by_a_budget_continues_after_a_worker_kill(product: DedicatedProduct) -> None:
     await product.ensure_worker()
     async with product.scope("held-on", after="Never") as scope:
         (claim,) = await scope.run_pods(1)

@@ -61,9 +61,7 @@ async def test_nodes_run_while_temporal_and_api_server_are_unavailable(product: 
 
 
 @pytest.mark.row("001-p")
-async def test_new_node_waits_for_its_pod_during_a_kube_scheduler_outage(
-    product: DedicatedProduct,
-) -> None:
+async def test_new_node_waits_for_its_pod_during_a_kube_scheduler_outage(product: DedicatedProduct) -> None:
     """The outage is longer than a nomination lasts, and the NodePool's consolidateAfter is one second. The node
     names the pod.
     """

@@ -12,9 +12,7 @@ from tests.support.product.objects import node_pool
 from tests.support.product.product import DedicatedProduct
 
 
-async def test_pods_created_and_deleted_during_downtime_are_handled(
-    product: DedicatedProduct,
-) -> None:
+async def test_pods_created_and_deleted_during_downtime_are_handled(product: DedicatedProduct) -> None:
     await product.ensure_worker()
     async with product.scope("grows") as grows, product.scope("shrinks") as shrinks:
         await grows.run_pods(1)
@@ -28,9 +26,7 @@ async def test_pods_created_and_deleted_during_downtime_are_handled(
         await wait_until(lambda: shrinks.assert_nodeclaims_deleted(object_names(remaining)))
 
 
-async def test_nodeclaims_deleted_and_created_during_downtime_are_handled(
-    product: DedicatedProduct,
-) -> None:
+async def test_nodeclaims_deleted_and_created_during_downtime_are_handled(product: DedicatedProduct) -> None:
     await product.ensure_worker()
     async with product.scope("deleted") as deleted, product.scope("made") as created:
         (claim,) = await deleted.run_pods(1)
@@ -55,9 +51,7 @@ async def test_nodepool_changed_during_downtime_applies(product: DedicatedProduc
         await wait_until(lambda: scope.assert_nodeclaims_deleted(object_names(claims)))
 
 
-async def test_nodepool_deleted_during_downtime_deletes_its_nodes(
-    product: DedicatedProduct,
-) -> None:
+async def test_nodepool_deleted_during_downtime_deletes_its_nodes(product: DedicatedProduct) -> None:
     await product.ensure_worker()
     async with product.scope("dropped") as scope:
         claims = await scope.run_pods(1)
@@ -68,9 +62,7 @@ async def test_nodepool_deleted_during_downtime_deletes_its_nodes(
         await wait_until(scope.assert_all_removed)
 
 
-async def test_node_removed_manually_as_documented_is_replaced(
-    product: DedicatedProduct,
-) -> None:
+async def test_node_removed_manually_as_documented_is_replaced(product: DedicatedProduct) -> None:
     await product.ensure_worker()
     async with product.scope("hand", after="Never") as scope:
         claims, nodes = await scope.run_pods(1), await scope.nodes()

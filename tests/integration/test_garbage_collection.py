@@ -143,9 +143,7 @@ async def test_instances_are_tagged_after_their_node_registers(product: Installe
             assert claim["metadata"]["annotations"][labels.CLUSTER_NAME_TAGGED] == "true"
 
 
-async def test_only_unused_launch_templates_are_deleted(
-    own_product: DedicatedProduct,
-) -> None:
+async def test_only_unused_launch_templates_are_deleted(own_product: DedicatedProduct) -> None:
     """Also with a new worker, which does not know earlier launches."""
     outside = ExternalAws(own_product)
     await own_product.ensure_worker()

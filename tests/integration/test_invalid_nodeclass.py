@@ -103,9 +103,7 @@ WITH_PENDING_POD = ("subnet", "profile", "user-data-form", "kubelet-field")
 """Classes that a NodePool with a pending pod uses."""
 
 
-async def test_invalid_class_is_reported_by_field_and_recovers_when_fixed(
-    product: InstalledProduct,
-) -> None:
+async def test_invalid_class_is_reported_by_field_and_recovers_when_fixed(product: InstalledProduct) -> None:
     async with AsyncExitStack() as stack:
         scopes = {name: await stack.enter_async_context(_scope(product, name)) for name in WITH_PENDING_POD}
         default_scope = scopes[WITH_PENDING_POD[0]]
@@ -138,9 +136,7 @@ async def test_reserved_tag_is_rejected_by_the_api_server(product: InstalledProd
         await product.kube.apply(invalid_nodeclass)
 
 
-async def test_denied_validation_call_is_named_and_recovers_when_allowed(
-    product: InstalledProduct,
-) -> None:
+async def test_denied_validation_call_is_named_and_recovers_when_allowed(product: InstalledProduct) -> None:
     """Each of the three calls of the validation is denied in turn."""
     name = "bad-rights"
     async with _scope(product, name) as scope:
@@ -183,9 +179,7 @@ async def test_throttled_validation_does_not_fail(product: InstalledProduct) -> 
         await wait_until(partial(product.assert_nodeclass_ready, name))
 
 
-async def test_unused_class_is_deleted_at_once_and_used_one_with_its_last_node(
-    product: InstalledProduct,
-) -> None:
+async def test_unused_class_is_deleted_at_once_and_used_one_with_its_last_node(product: InstalledProduct) -> None:
     name = "bad-gone"
     path, other = EC2_NODE_CLASSES.path(name), EC2_NODE_CLASSES.path("bad-never")
     async with _scope(product, name) as scope:

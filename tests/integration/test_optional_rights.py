@@ -24,9 +24,7 @@ async def test_single_replica_is_surged_before_its_node_is_drained(own_product: 
         assert deployment["metadata"]["generation"] == 2
 
 
-async def test_pod_is_evicted_and_policy_names_the_missing_setting(
-    own_product: DedicatedProduct,
-) -> None:
+async def test_pod_is_evicted_and_policy_names_the_missing_setting(own_product: DedicatedProduct) -> None:
     await own_product.ensure_worker()
     async with own_product.scope("unsurged", after="Never") as scope:
         (claim,) = await scope.run_pods(1)

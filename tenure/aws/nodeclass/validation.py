@@ -174,13 +174,7 @@ class Validation:
         )
         return Trial(node_class, choice, template)
 
-    def _user_data(
-        self,
-        node_class: EC2NodeClass,
-        family: Family,
-        cluster: ClusterFacts,
-        choice: Choice,
-    ) -> str:
+    def _user_data(self, node_class: EC2NodeClass, family: Family, cluster: ClusterFacts, choice: Choice) -> str:
         """The user data of a node of the chosen type and pool. Raises UserDataError."""
         claim = NodeClaim.from_object(
             {"metadata": {"name": "validation", "labels": {labels.NODEPOOL: choice.pool}}, "spec": {}}

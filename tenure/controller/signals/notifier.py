@@ -164,11 +164,7 @@ class WorkflowNotifier:
         identity = self.identity_of(claim)
         start = Start(
             "NodeClaim",
-            NodeClaimState(
-                identity=identity,
-                deadlines=self._deadlines,
-                discovered=self._discovered_capacity(claim),
-            ),
+            NodeClaimState(identity=identity, deadlines=self._deadlines, discovered=self._discovered_capacity(claim)),
             claim_start(identity, identity.created + self._deadlines_of(claim.pool).launch),
             identity.summary,
             identity.details,

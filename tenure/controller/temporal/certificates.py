@@ -45,11 +45,7 @@ class CertificateWatcher:
                 continue
             pause = random.uniform(0, self._spread)
             names = sorted(self._security.tls_files())
-            log.info(
-                "TLS files for Temporal changed: restarting the worker",
-                files=names,
-                seconds=round(pause),
-            )
+            log.info("TLS files for Temporal changed: restarting the worker", files=names, seconds=round(pause))
             await asyncio.sleep(pause)
             if self._has_changed():
                 self._stop.set()

@@ -15,9 +15,7 @@ def unhealthy_condition(type_: str = "KernelReady", toleration: str = "3s") -> d
     return {"type": type_, "status": "False", "toleration": toleration}
 
 
-async def test_unhealthy_node_is_rebooted_once_then_replaced(
-    own_product: DedicatedProduct,
-) -> None:
+async def test_unhealthy_node_is_rebooted_once_then_replaced(own_product: DedicatedProduct) -> None:
     await own_product.ensure_worker(FEATURE_GATES="NodeRepair=true")
     async with own_product.scope("ladder") as scope:
         await _apply_repair_rules(
@@ -59,9 +57,7 @@ async def test_flapping_node_is_replaced_by_accumulated_unhealthy_time(own_produ
         await wait_until(partial(scope.assert_nodeclaims_deleted, [name]))
 
 
-async def test_max_unhealthy_blocks_node_repair(
-    own_product: DedicatedProduct,
-) -> None:
+async def test_max_unhealthy_blocks_node_repair(own_product: DedicatedProduct) -> None:
     await own_product.ensure_worker(FEATURE_GATES="NodeRepair=true")
     async with own_product.scope("breaker") as scope:
         await _apply_repair_rules(scope, conditions=[unhealthy_condition(toleration="10s")], maxUnhealthy="1")

@@ -52,9 +52,7 @@ async def test_nodeclaims_created_at_once_launch_in_few_calls(own_product: Dedic
         assert call_count <= ceil(LAUNCHES / 100), f"{call_count} calls for {LAUNCHES} instances"
 
 
-async def test_nodeclaims_deleted_during_the_batch_window_complete_at_once(
-    own_product: DedicatedProduct,
-) -> None:
+async def test_nodeclaims_deleted_during_the_batch_window_complete_at_once(own_product: DedicatedProduct) -> None:
     """They complete long before their launch deadline, with and without a finalizer."""
     async with own_product.scope("regretted") as scope:
         await own_product.ensure_worker(BATCH_IDLE_DURATION="15s", BATCH_MAX_DURATION="2m")

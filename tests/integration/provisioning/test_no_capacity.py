@@ -16,9 +16,7 @@ OTHER_TYPE = "m5.large"
 """Another type of the same size, since the worker remembers unavailable offerings of the other test."""
 
 
-async def test_nodeclaim_without_spot_capacity_launches_on_demand(
-    own_product: DedicatedProduct,
-) -> None:
+async def test_nodeclaim_without_spot_capacity_launches_on_demand(own_product: DedicatedProduct) -> None:
     own_product.aws.set_pool(0, instance_type=TWO_CPUS, capacity_type=labels.SPOT)
     try:
         async with own_product.scope("room", capacity_type=(labels.SPOT, labels.ON_DEMAND)) as scope:
@@ -34,9 +32,7 @@ async def test_nodeclaim_without_spot_capacity_launches_on_demand(
         own_product.aws.clear_pools()
 
 
-async def test_pods_of_a_rejected_nodeclaim_are_replanned_at_once(
-    own_product: DedicatedProduct,
-) -> None:
+async def test_pods_of_a_rejected_nodeclaim_are_replanned_at_once(own_product: DedicatedProduct) -> None:
     """No batch window passes between EC2's rejection and the next plan."""
     own_product.aws.set_pool(0, instance_type=OTHER_TYPE, capacity_type=labels.SPOT)
     try:

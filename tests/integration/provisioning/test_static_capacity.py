@@ -43,9 +43,7 @@ async def test_static_pool_has_the_scaled_number_of_nodes(own_product: Dedicated
         await wait_until(partial(_assert_status_nodes, scope, 7))
 
 
-async def test_static_pool_without_feature_gate_creates_nothing(
-    own_product: DedicatedProduct,
-) -> None:
+async def test_static_pool_without_feature_gate_creates_nothing(own_product: DedicatedProduct) -> None:
     await own_product.ensure_worker()
     async with own_product.scope("nogate", replicas=2) as scope:
         await wait_until(partial(_assert_gate_required, scope))

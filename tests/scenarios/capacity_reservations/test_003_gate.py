@@ -20,9 +20,7 @@ async def switch_on(product: DedicatedProduct) -> None:
 
 
 @pytest.mark.row("003-a")
-async def test_instance_in_open_reservation_is_on_demand_with_gate_off(
-    own_product: DedicatedProduct,
-) -> None:
+async def test_instance_in_open_reservation_is_on_demand_with_gate_off(own_product: DedicatedProduct) -> None:
     await own_product.ensure_worker(FEATURE_GATES="ReservedCapacity=true")
     await switch_off(own_product)
     async with reservation_scope(own_product, "003-a", of_type="m5.large", criteria="open") as reservation:
@@ -33,9 +31,7 @@ async def test_instance_in_open_reservation_is_on_demand_with_gate_off(
 
 
 @pytest.mark.row("003-b")
-async def test_instance_with_preference_open_stays_on_demand_with_gate_on(
-    own_product: DedicatedProduct,
-) -> None:
+async def test_instance_with_preference_open_stays_on_demand_with_gate_on(own_product: DedicatedProduct) -> None:
     await own_product.ensure_worker(FEATURE_GATES="ReservedCapacity=true")
     await switch_off(own_product)
     async with reservation_scope(own_product, "003-b", of_type="m5a.large", criteria="open") as reservation:
@@ -81,9 +77,7 @@ async def test_node_of_expired_reservation_is_on_demand_and_does_not_drift(produ
 
 
 @pytest.mark.row("003-f")
-async def test_reserved_nodes_stay_with_gate_off_and_new_ones_are_on_demand(
-    own_product: DedicatedProduct,
-) -> None:
+async def test_reserved_nodes_stay_with_gate_off_and_new_ones_are_on_demand(own_product: DedicatedProduct) -> None:
     await own_product.ensure_worker(FEATURE_GATES="ReservedCapacity=true")
     async with reservation_scope(own_product, "003-f", count=2) as reservation:
         claim = await reservation.start()

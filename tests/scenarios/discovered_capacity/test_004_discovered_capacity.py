@@ -75,9 +75,7 @@ async def test_pods_of_one_plan_each_run_at_the_second_attempt(product: Installe
 
 
 @pytest.mark.row("004-b")
-async def test_type_with_less_allocatable_memory_than_estimated_is_not_launched(
-    product: InstalledProduct,
-) -> None:
+async def test_type_with_less_allocatable_memory_than_estimated_is_not_launched(product: InstalledProduct) -> None:
     """A percentage threshold applies to the estimate in the planner, and to the real memory in the kubelet."""
     kubelet = {"evictionHard": {"memory.available": "10%", "nodefs.available": "10%"}}
     async with (

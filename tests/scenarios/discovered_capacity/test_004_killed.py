@@ -36,9 +36,7 @@ async def test_discovered_memory_outlives_the_node_and_the_worker(own_product: D
 
 
 @pytest.mark.row("004-f")
-async def test_running_nodes_restore_discovered_memory_after_store_loss(
-    own_product: DedicatedProduct,
-) -> None:
+async def test_running_nodes_restore_discovered_memory_after_store_loss(own_product: DedicatedProduct) -> None:
     await own_product.ensure_worker()
     async with own_product.scope("004-f", types=["m5dn.large", "m5dn.xlarge"]) as scope:
         await inject_less_memory(scope, "m5dn.large")

@@ -52,9 +52,7 @@ async def test_emptied_nodes_are_deleted(product: InstalledProduct) -> None:
 
 
 @pytest.mark.row("000-b")
-async def test_nodeclaims_without_node_do_not_block_others(
-    product: InstalledProduct,
-) -> None:
+async def test_nodeclaims_without_node_do_not_block_others(product: InstalledProduct) -> None:
     async with product.scope("000-b", after="2s") as scope:
         claims = await scope.run_pods(3)
         phantom, *others = object_names(claims)

@@ -19,9 +19,7 @@ LONG = timedelta(seconds=120)
 
 
 @pytest.mark.row("000-d")
-async def test_worker_killed_between_taint_and_deletion_deletes_once(
-    own_product: DedicatedProduct,
-) -> None:
+async def test_worker_killed_between_taint_and_deletion_deletes_once(own_product: DedicatedProduct) -> None:
     await own_product.ensure_worker()
     async with own_product.scope("000-d") as scope:
         (claim,) = await scope.run_pods(1)
@@ -43,9 +41,7 @@ async def test_worker_killed_between_taint_and_deletion_deletes_once(
 
 
 @pytest.mark.row("000-l")
-async def test_consolidate_after_elapses_without_worker(
-    own_product: DedicatedProduct,
-) -> None:
+async def test_consolidate_after_elapses_without_worker(own_product: DedicatedProduct) -> None:
     await own_product.ensure_worker()
     async with own_product.scope("000-l", after=f"{LONG.total_seconds():g}s") as scope:
         (claim,) = await scope.run_pods(1)

@@ -26,9 +26,7 @@ FAULTS_A_STEP = 20
 
 @pytest.mark.row("000-i")
 @pytest.mark.timeout(900 + 2 * FAULTS)
-async def test_no_node_stays_empty_without_current_reason_in_a_month_of_faults(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_no_node_stays_empty_without_current_reason_in_a_month_of_faults(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (
         ("nodeclaim.drain.FIRST_POLL_SECONDS", 0.01),
         ("nodeclaim.drain.MAX_POLL_SECONDS", 0.05),

@@ -22,9 +22,7 @@ SLACK = timedelta(seconds=60)
 
 
 @pytest.mark.row("000-g")
-async def test_nominated_node_is_deleted_after_last_nomination(
-    product: InstalledProduct,
-) -> None:
+async def test_nominated_node_is_deleted_after_last_nomination(product: InstalledProduct) -> None:
     """These pods name another scheduler, so that they are nominated to the node and never run there."""
     async with product.scope("000-g", after=f"{AFTER.total_seconds():g}s") as scope:
         (claim,) = await scope.run_pods(1)

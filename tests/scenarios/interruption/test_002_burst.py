@@ -28,9 +28,7 @@ TWO_CPUS = ("m5.large", "m5a.large", "m6a.large", "m6i.large", "c5.large", "c6i.
 
 
 @pytest.mark.row("002-l")
-async def test_interrupted_nodes_are_replaced_at_once_from_other_capacity_pools(
-    product: InstalledProduct,
-) -> None:
+async def test_interrupted_nodes_are_replaced_at_once_from_other_capacity_pools(product: InstalledProduct) -> None:
     async with product.scope("002-l-storm", types=TWO_CPUS, capacity_type="spot") as scope:
         claims = await run_pods_with_rules(scope, NODES)
         await scope.apply_manifest(pod_disruption_budget(scope.name, maxUnavailable=MAX_UNAVAILABLE))

@@ -16,9 +16,7 @@ SOON = 180.0
 
 
 @pytest.mark.row("002-j")
-async def test_blocking_budget_is_reported_and_drain_continues_when_fixed(
-    product: InstalledProduct,
-) -> None:
+async def test_blocking_budget_is_reported_and_drain_continues_when_fixed(product: InstalledProduct) -> None:
     async with product.scope("held", after="Never") as scope:
         claim, _ = await scope.run_pods(2)
         await scope.apply_manifest(pod_disruption_budget(scope.name, minAvailable=2))

@@ -106,9 +106,7 @@ async def test_repeated_status_event_is_reported_once(product: InstalledProduct)
 
 
 @pytest.mark.row("002-g")
-async def test_failed_status_check_forces_the_drain_unless_policy_is_notify(
-    product: InstalledProduct,
-) -> None:
+async def test_failed_status_check_forces_the_drain_unless_policy_is_notify(product: InstalledProduct) -> None:
     async with product.scope("002-g") as forced, product.scope("002-g-told") as notified:
         (drained,) = await run_pods_with_rules(forced, 1)
         (retained,) = await run_pods_with_rules(notified, 1, MAINTENANCE)
@@ -222,9 +220,7 @@ async def test_instance_stopped_and_started_by_aws_keeps_its_node(product: Insta
 
 
 @pytest.mark.row("002-n")
-async def test_instance_is_stopped_and_started_before_the_event_and_keeps_its_node(
-    product: InstalledProduct,
-) -> None:
+async def test_instance_is_stopped_and_started_before_the_event_and_keeps_its_node(product: InstalledProduct) -> None:
     async with product.scope("002-n-moved", after="Never") as scope:
         (claim,) = await run_pods_with_rules(scope, 1, {"scheduledChange": {"action": "stopStart", "away": "10m"}})
         name = nodeclaim_name(claim)

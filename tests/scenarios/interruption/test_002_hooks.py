@@ -89,9 +89,7 @@ async def _assert_succeeded_once(product: InstalledProduct, scope: ClusterScope,
 
 
 @pytest.mark.row("002-k")
-async def test_job_before_the_drain_is_created_once_across_a_worker_kill(
-    own_product: DedicatedProduct,
-) -> None:
+async def test_job_before_the_drain_is_created_once_across_a_worker_kill(own_product: DedicatedProduct) -> None:
     """The Job runs long enough that the worker is killed while it runs."""
     await own_product.ensure_worker()
     async with own_product.scope("002-k") as scope, own_product.scope("002-k-jobs") as job_scope:
@@ -129,9 +127,7 @@ async def _delete_jobs(product: InstalledProduct, claim: Object) -> None:
 
 
 @pytest.mark.row("002-k")
-async def test_call_before_the_drain_has_one_key_across_a_worker_kill(
-    own_product: DedicatedProduct,
-) -> None:
+async def test_call_before_the_drain_has_one_key_across_a_worker_kill(own_product: DedicatedProduct) -> None:
     await own_product.ensure_worker(**HOOKS)
     async with own_product.scope("002-k-call") as scope, running_service(HookService()) as service:
         service.ready = False

@@ -33,9 +33,7 @@ async def test_single_launch_repeats_its_call_after_a_lost_response_and_worker_k
 
 
 @pytest.mark.row("001-g")
-async def test_launch_group_has_one_instance_per_nodeclaim_after_a_worker_kill(
-    own_product: DedicatedProduct,
-) -> None:
+async def test_launch_group_has_one_instance_per_nodeclaim_after_a_worker_kill(own_product: DedicatedProduct) -> None:
     """EC2's response arrives, but no status can be written."""
     await own_product.ensure_worker()
     async with own_product.scope("001-g") as scope:

@@ -58,9 +58,7 @@ async def test_returning_startup_taint_keeps_the_pod_pending_on_its_node(product
 
 
 @pytest.mark.row("001-c")
-async def test_returning_startup_taint_counts_after_the_grace_period(
-    product: InstalledProduct,
-) -> None:
+async def test_returning_startup_taint_counts_after_the_grace_period(product: InstalledProduct) -> None:
     async with product.scope("001-c", after="120s", startup_taints=[AGENT]) as scope:
         claim, node = await _run_pod_on_initialized_node(scope)
         await _change_taints(scope, node, added=AGENT)

@@ -54,9 +54,7 @@ async def test_node_that_is_notready_for_a_short_time_keeps_its_pending_pod(prod
 
 
 @pytest.mark.row("001-c")
-async def test_notready_node_is_replaced_only_after_the_grace_period(
-    product: InstalledProduct,
-) -> None:
+async def test_notready_node_is_replaced_only_after_the_grace_period(product: InstalledProduct) -> None:
     async with product.scope("001-c", after="120s") as scope:
         (claim,) = await scope.run_pods(1)
         node = claim["status"]["nodeName"]

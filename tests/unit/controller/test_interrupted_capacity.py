@@ -258,9 +258,7 @@ def test_burst_counts_recent_interruptions_including_deleted_nodes(harness: Inte
     assert ends == [at(0) + INTERRUPTION_WINDOW, None]
 
 
-def test_early_evictions_count_for_a_burst(
-    harness: InterruptedCapacityHarness,
-) -> None:
+def test_early_evictions_count_for_a_burst(harness: InterruptedCapacityHarness) -> None:
     names = [f"a{number}" for number in range(BURST_SIZE)]
     harness.add_nodes(*names)
     for name in names:
@@ -357,9 +355,7 @@ def test_early_eviction_starts_with_the_first_drain_group(harness: InterruptedCa
     assert harness.early_evicted_pods("a") == ["critical"]
 
 
-def test_no_early_eviction_of_deleting_starting_or_expired_nodes(
-    harness: InterruptedCapacityHarness,
-) -> None:
+def test_no_early_eviction_of_deleting_starting_or_expired_nodes(harness: InterruptedCapacityHarness) -> None:
     harness.add_nodes("a", "b", "c")
     harness.apply_objects("nodeclaims", claim("a", phase="Initialized", labels=labels(), deleting=True))
     harness.apply_objects("nodeclaims", claim("b", phase="Registered", labels=labels()))

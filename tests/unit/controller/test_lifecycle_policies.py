@@ -241,9 +241,7 @@ def test_nodeclaims_are_requeued_when_the_policies_of_an_event_kind_change(harne
     assert set(harness.policies.event_policies_of("gpu")["scheduledChange"].split(", ")) == {"equal", "maintenance"}
 
 
-def test_unreadable_interruption_rules_requeue_nodeclaims_until_fixed(
-    harness: PolicyHarness,
-) -> None:
+def test_unreadable_interruption_rules_requeue_nodeclaims_until_fixed(harness: PolicyHarness) -> None:
     harness.write(policy("p", **GPU, interruption={"scheduledChange": {"lead": "soon"}}))
     assert harness.update().nodeclaims == {"g1"}
     assert "spec.interruption.scheduledChange.lead" in harness.policies.unread_of("gpu").interruption

@@ -80,9 +80,7 @@ async def test_aws_faults_are_retried(fake: WorkerHarness) -> None:
     await wait_until_skipping_time(fake, lambda: is_ready(handle, "True"), seconds=10)
 
 
-async def test_failed_lookups_are_reported_and_retried_with_backoff(
-    fake: WorkerHarness,
-) -> None:
+async def test_failed_lookups_are_reported_and_retried_with_backoff(fake: WorkerHarness) -> None:
     fake.resolver.failed_lookups = ("SubnetsReady: RequestLimitExceeded",)
     handle = await start_nodeclass(fake)
     await wait_until(lambda: has_at_least_failures(handle, 1))
@@ -100,9 +98,7 @@ async def test_failed_lookups_are_reported_and_retried_with_backoff(
     assert (await handle.query(NodeClassWorkflow.state)).failing_since is None
 
 
-async def test_failed_activity_is_reported_and_retried(
-    fake: WorkerHarness,
-) -> None:
+async def test_failed_activity_is_reported_and_retried(fake: WorkerHarness) -> None:
     fake.resolver.faults["resolve"] = [TryLater("the API server is away")] * 5
     handle = await start_nodeclass(fake)
     await wait_until_skipping_time(fake, lambda: has_failures(handle, 1), seconds=1)

@@ -93,9 +93,7 @@ async def test_unused_permit_expires_and_next_request_is_granted(fake: WorkerHar
     await wait_until_skipping_time(fake, lambda: have_permits(fake, "b"), seconds=10)
 
 
-async def test_command_permit_counts_until_latest_start_or_release(
-    fake: WorkerHarness,
-) -> None:
+async def test_command_permit_counts_until_latest_start_or_release(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a", "b", "c")
     pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
     now = await fake.now()
@@ -112,9 +110,7 @@ async def test_command_permit_counts_until_latest_start_or_release(
     await wait_until_skipping_time(fake, lambda: have_permits(fake, "c"))
 
 
-async def test_revoked_command_permit_counts_until_release(
-    fake: WorkerHarness,
-) -> None:
+async def test_revoked_command_permit_counts_until_release(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a", "b")
     pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
     now = await fake.now()

@@ -156,9 +156,7 @@ async def test_pause_extended_by_annotation_is_kept_at_its_end(fake: WorkerHarne
     assert (await pool_state(pools)).pause is not None
 
 
-async def test_failed_annotation_removal_is_retried_without_observation(
-    fake: WorkerHarness,
-) -> None:
+async def test_failed_annotation_removal_is_retried_without_observation(fake: WorkerHarness) -> None:
     """Another process may take over the watch, so that no observation shows the annotation."""
     pools = await start_nodepool(fake)
     pause = await pause_for(fake, hours=1)
@@ -365,9 +363,7 @@ async def test_pause_signal_without_requester_or_reason_is_accepted(fake: Worker
     assert paused.until != NEVER
 
 
-async def test_cluster_pause_is_written_to_worker_namespace_and_read_from_it(
-    fake: WorkerHarness,
-) -> None:
+async def test_cluster_pause_is_written_to_worker_namespace_and_read_from_it(fake: WorkerHarness) -> None:
     cluster = await fake.client.start_workflow(
         ClusterWorkflow.run,
         DisruptionState(cluster=fake.cluster),

@@ -67,9 +67,7 @@ async def test_two_registration_timeouts_set_condition_false_across_runs(fake: W
     await wait_until_skipping_time(fake, has_registration_health(fake, "False RegistrationFailed"))
 
 
-async def test_rejected_launches_count_but_insufficient_capacity_does_not(
-    fake: WorkerHarness,
-) -> None:
+async def test_rejected_launches_count_but_insufficient_capacity_does_not(fake: WorkerHarness) -> None:
     pools = await start_nodepool(fake)
     fake.fleet.capacity = 0
     for name in ("a", "b", "c"):

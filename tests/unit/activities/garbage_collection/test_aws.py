@@ -30,9 +30,7 @@ async def test_orphaned_instance_is_terminated_with_its_node(cluster: FakeCluste
     assert cluster.events.reasons_for("pool") == ["GarbageCollected"]
 
 
-async def test_instance_of_open_launch_group_is_kept(
-    cluster: FakeCluster,
-) -> None:
+async def test_instance_of_open_launch_group_is_kept(cluster: FakeCluster) -> None:
     cluster.add_instance("i-open", group="open")
     cluster.add_instance("i-forgotten", group="forgotten")
     cluster.add_instance("i-alone")

@@ -52,9 +52,7 @@ async def test_fault_is_not_cached() -> None:
     assert await shared.read_cached() == [2]
 
 
-async def test_nodeclaim_created_after_instance_list_is_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_nodeclaim_created_after_instance_list_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise its instance would be terminated: NodeClaims are read after the instances, whatever the cache has."""
     cluster = FakeCluster()
     lists = SharedLists(cluster.build_ports())

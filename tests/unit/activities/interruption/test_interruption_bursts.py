@@ -30,9 +30,7 @@ async def test_full_batches_start_more_polls(harness: ConsumerHarness) -> None:
     assert harness.queue.max_concurrent_polls == 1
 
 
-async def test_pods_are_evicted_before_workflow_is_signaled(
-    harness: ConsumerHarness,
-) -> None:
+async def test_pods_are_evicted_before_workflow_is_signaled(harness: ConsumerHarness) -> None:
     harness.nodes.gate = asyncio.Event()
     harness.interrupt_node(1)
     async with harness.consuming():

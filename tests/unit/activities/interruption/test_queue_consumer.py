@@ -105,9 +105,7 @@ async def test_unknown_instance_is_retried_for_a_minute(harness: ConsumerHarness
     assert harness.metrics.counts["dropped foreign"] == 1
 
 
-async def test_old_message_is_delivered_once_node_has_a_workflow(
-    harness: ConsumerHarness,
-) -> None:
+async def test_old_message_is_delivered_once_node_has_a_workflow(harness: ConsumerHarness) -> None:
     """After an outage or a loss of Temporal's store, the first delivery may be days ago."""
     harness.nodes.outcomes = {"i-a": ["no workflow"] * 3}
     name = harness.queue.send("i-a", first_received=harness.now - timedelta(days=3))

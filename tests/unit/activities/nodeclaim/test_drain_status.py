@@ -380,9 +380,7 @@ async def test_unready_pod_causes_no_restart(cluster: FakeCluster) -> None:
     assert cluster.pods.evicted == ["web"] and cluster.rollouts.restarts == []
 
 
-async def test_pod_not_ready_because_of_node_is_restarted_when_ready(
-    cluster: FakeCluster,
-) -> None:
+async def test_pod_not_ready_because_of_node_is_restarted_when_ready(cluster: FakeCluster) -> None:
     delete_nodeclaim(cluster)
     add_replica(cluster, ready=False, controller_set_not_ready=True)
     cluster.rollouts.add("web")

@@ -321,9 +321,7 @@ async def test_fixable_fleet_error_is_on_nodeclaim_with_remedy(cluster: FakeClus
     assert outcome.rejection.message == "UnauthorizedOperation: not allowed; allow ec2:CreateFleet"
 
 
-async def test_mixed_fleet_errors_mark_offerings_and_are_not_final(
-    cluster: FakeCluster,
-) -> None:
+async def test_mixed_fleet_errors_mark_offerings_and_are_not_final(cluster: FakeCluster) -> None:
     short = FleetError(
         code="InsufficientInstanceCapacity",
         message="",
@@ -340,9 +338,7 @@ async def test_mixed_fleet_errors_mark_offerings_and_are_not_final(
     assert [offering.instance_type for offering in outcome.unavailable] == ["m5.large"]
 
 
-async def test_failing_launch_without_members_ends_and_terminates_instances(
-    cluster: FakeCluster,
-) -> None:
+async def test_failing_launch_without_members_ends_and_terminates_instances(cluster: FakeCluster) -> None:
     request = launch_group(cluster, "a", "b")
     cluster.fleet.lost_responses = [TryLater("503") for _ in range(3)]
     for attempt, there in ((4, False), (5, True)):
@@ -383,9 +379,7 @@ async def test_recorded_instance_is_reported_instead_of_rejection(cluster: FakeC
     assert isinstance(result, LaunchedInstance) and result.provider_id == "aws:///us-west-2a/i-1"
 
 
-async def test_member_without_nodeclaim_is_notified_of_deletion(
-    cluster: FakeCluster,
-) -> None:
+async def test_member_without_nodeclaim_is_notified_of_deletion(cluster: FakeCluster) -> None:
     await fail_group(cluster, "a", reason=DELETED)
     assert cluster.workflows.results["uid-a"].result == LaunchRejection(reason=DELETED)
 

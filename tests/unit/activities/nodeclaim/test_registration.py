@@ -94,9 +94,7 @@ async def test_ready_node_is_initialized_with_expiration(
     assert cluster.claims.condition_text("a", "Initialized").startswith("True")
 
 
-async def test_initialized_node_waits_again_only_after_reboot(
-    cluster: FakeCluster,
-) -> None:
+async def test_initialized_node_waits_again_only_after_reboot(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     cluster.nodes.update_node("node-a", taints=())
     await run_activity(cluster.joining.initialize_node, REF)

@@ -102,9 +102,7 @@ async def test_existing_termination_timestamp_only_moves_earlier(
     assert termination_timestamp(cluster) <= datetime.now(UTC)
 
 
-async def test_too_many_unhealthy_nodes_block_every_step(
-    cluster: FakeCluster,
-) -> None:
+async def test_too_many_unhealthy_nodes_block_every_step(cluster: FakeCluster) -> None:
     make_unhealthy(cluster, unhealthy_others=1)
     for step in ("reboot", "replace"):
         result = await repair(cluster, step)

@@ -63,9 +63,7 @@ async def test_zone_and_age_are_returned_for_candidates(cluster: FakeCluster) ->
     assert created is not None and datetime.now(UTC) - created > timedelta(minutes=59)
 
 
-async def test_freeze_applies_to_its_reasons(
-    cluster: FakeCluster,
-) -> None:
+async def test_freeze_applies_to_its_reasons(cluster: FakeCluster) -> None:
     add_open_nodepool(cluster)
     add_nodeclaim(cluster, "a")
     frozen = {"start": "2000-01-01", "end": "2099-01-01"}

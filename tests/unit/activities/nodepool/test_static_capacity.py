@@ -160,9 +160,7 @@ async def test_unlaunched_nodeclaims_are_deleted_first_without_reading_loads(clu
     assert active_nodeclaims(cluster) == {"a", "b"}
 
 
-async def test_scale_down_deletes_empty_nodes_first_and_protected_last(
-    cluster: FakeCluster,
-) -> None:
+async def test_scale_down_deletes_empty_nodes_first_and_protected_last(cluster: FakeCluster) -> None:
     add_running_nodes(cluster, "busy", "light", pods=1)
     add_running_nodes(cluster, "empty", "bare")
     add_running_nodes(cluster, "kept", annotations={labels.DO_NOT_DISRUPT: "true"})

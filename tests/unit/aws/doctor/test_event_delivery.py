@@ -262,9 +262,7 @@ async def test_queue_policy_for_some_rules_names_missing_rules(account: Account)
     assert (await findings(account))["queue demo"].level == "ok"
 
 
-async def test_queue_policy_needs_action_but_no_resource(
-    account: Account,
-) -> None:
+async def test_queue_policy_needs_action_but_no_resource(account: Account) -> None:
     account.policy({key: value for key, value in allow().items() if key != "Resource"})
     assert (await findings(account))["queue demo"].level == "ok"
     account.policy({key: value for key, value in allow().items() if key != "Action"})

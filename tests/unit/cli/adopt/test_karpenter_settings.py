@@ -38,10 +38,7 @@ def test_settings_for_new_installation_are_listed() -> None:
     assert {one.level for one in check_settings(list(found.values()))} == {"ok"}
 
 
-@pytest.mark.parametrize(
-    ("ours", "outcome"),
-    [("60m", "same"), ("1h", "same"), ("2h", "differs"), (None, "differs")],
-)
+@pytest.mark.parametrize(("ours", "outcome"), [("60m", "same"), ("1h", "same"), ("2h", "differs"), (None, "differs")])
 def test_values_are_compared_by_meaning(ours: str | None, outcome: str) -> None:
     tenure = {"CLUSTER_NAME": "demo"} | ({"AMI_REFRESH_INTERVAL": ours} if ours else {})
     assert (

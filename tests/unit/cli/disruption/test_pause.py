@@ -76,9 +76,7 @@ def test_paused_objects_show_requester_end_and_reason() -> None:
     assert "is paused by ann until 2026-06-01T12:00:00Z: why" in output and "its workflow did not respond" in output
 
 
-async def test_missing_worker_falls_back_to_signal_and_unknown_name_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_missing_worker_falls_back_to_signal_and_unknown_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tenure.cli.temporal_updates.UPDATE_TIMEOUT", timedelta(seconds=1))
     async with time_skipping() as server:
 

@@ -223,9 +223,7 @@ async def test_replacement_is_created_once_and_can_join_a_launch_group(harness: 
     }
 
 
-async def test_another_host_finds_existing_replacements_and_reserves_their_capacity(
-    harness: DisruptionHarness,
-) -> None:
+async def test_another_host_finds_existing_replacements_and_reserves_their_capacity(harness: DisruptionHarness) -> None:
     harness.add_node("big", "m.2xlarge", 1)
     proposal = await only_proposal(harness)
     created = await harness.create_replacements(proposal)
@@ -263,9 +261,7 @@ async def test_other_replacement_count_is_accepted_if_not_more_expensive(harness
     assert await harness.create_replacements(proposal) == created, "a retry finds all replacements"
 
 
-async def test_other_replacement_count_of_a_drifted_node_is_stale_if_more_expensive(
-    harness: DisruptionHarness,
-) -> None:
+async def test_other_replacement_count_of_a_drifted_node_is_stale_if_more_expensive(harness: DisruptionHarness) -> None:
     harness.add_node("old", "m.large", 1, drifted=True)
     proposal = (await only_proposal(harness)).model_copy(update={"replacements": 2})
     too_expensive = await harness.create_replacements(proposal.model_copy(update={"price_after": 0.01}))

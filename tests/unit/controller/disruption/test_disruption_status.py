@@ -69,9 +69,7 @@ async def test_preview_of_a_running_pod_shows_its_move_or_why_there_is_none(harn
     assert not (await preview(harness, "missing")).pod
 
 
-async def test_preview_of_a_pending_pod_has_its_verdict_while_planning_is_blocked(
-    harness: DisruptionHarness,
-) -> None:
+async def test_preview_of_a_pending_pod_has_its_verdict_while_planning_is_blocked(harness: DisruptionHarness) -> None:
     harness.types.broken = True
     harness.apply_objects("pods", pod("waits"), pod("waits", metadata={"namespace": "shop", "uid": "other"}))
     found = await preview(harness, "waits")

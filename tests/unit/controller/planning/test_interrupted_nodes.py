@@ -11,9 +11,7 @@ from tests.unit.controller.planning.provisioner_harness import ProvisionerHarnes
 from tests.unit.scheduling.builders import instance_type
 
 
-async def test_interrupted_spot_nodes_are_replaced_in_one_sharded_plan(
-    harness: ProvisionerHarness,
-) -> None:
+async def test_interrupted_spot_nodes_are_replaced_in_one_sharded_plan(harness: ProvisionerHarness) -> None:
     spot = labels_of("m.large", "a", "spot")
     names = [f"c{number}" for number in range(20)]
     offer_spot(harness)

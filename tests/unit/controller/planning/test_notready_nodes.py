@@ -36,9 +36,7 @@ def add_node(
     harness.apply_objects("nodes", raw)
 
 
-async def test_notready_node_is_used_until_its_grace_period_ends_with_an_event(
-    harness: ProvisionerHarness,
-) -> None:
+async def test_notready_node_is_used_until_its_grace_period_ends_with_an_event(harness: ProvisionerHarness) -> None:
     add_node(harness)
     harness.add_pods(1)
     harness.now = at(299)
@@ -60,9 +58,7 @@ async def test_grace_event_of_a_flapping_node_sums_its_intervals(harness: Provis
     assert "300 s of the last 1800 s in 5 intervals" in text
 
 
-async def test_undeclared_taint_is_reported_when_its_pods_need_a_new_node(
-    harness: ProvisionerHarness,
-) -> None:
+async def test_undeclared_taint_is_reported_when_its_pods_need_a_new_node(harness: ProvisionerHarness) -> None:
     add_node(harness, ready_for=60, taints=[CNI])
     harness.add_pods(1)
     assert (await harness.plan("plan-1")).created == 1

@@ -156,9 +156,7 @@ def launched_with_spec(spec_hash: str, **more: Any) -> Json:
     return raw
 
 
-def test_allocatable_below_promise_is_discovered_for_the_nodeclass_spec(
-    harness: UndersizedNodesHarness,
-) -> None:
+def test_allocatable_below_promise_is_discovered_for_the_nodeclass_spec(harness: UndersizedNodesHarness) -> None:
     harness.apply_objects("nodeclaims", launched_with_spec("123"))
     harness.apply_objects("nodes", joined_node("6126Mi"))
     assert not harness.release()

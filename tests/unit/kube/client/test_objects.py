@@ -79,9 +79,7 @@ async def test_object_with_another_uid_is_not_patched() -> None:
     assert api.sent == []
 
 
-async def test_read_object_is_cached_until_the_ttl_expires(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_read_object_is_cached_until_the_ttl_expires(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects, "CACHE_TTL_SECONDS", 0.5)
     api = Contended()
     known = api.objects

@@ -88,9 +88,7 @@ def recent_disruptions_annotation(fake: WorkerHarness) -> str:
     return fake.pools.found["default"].metadata.annotations.get(RECENT_DISRUPTIONS, "")
 
 
-async def test_record_is_kept_while_rates_are_unreadable_and_dropped_without_rates(
-    fake: WorkerHarness,
-) -> None:
+async def test_record_is_kept_while_rates_are_unreadable_and_dropped_without_rates(fake: WorkerHarness) -> None:
     pools = await start_rate_limited_nodepool(fake)
     await run_command(fake, pools, used=True)
     await signal_observed(pools, 3)

@@ -191,9 +191,7 @@ async def test_rejected_rollout_stops(fake: WorkerHarness) -> None:
     assert await nodepool.has_permits(0)
 
 
-async def test_unreadable_rules_block_drift_and_rollout_resumes(
-    fake: WorkerHarness,
-) -> None:
+async def test_unreadable_rules_block_drift_and_rollout_resumes(fake: WorkerHarness) -> None:
     nodepool = await start_rollout_nodepool(fake, **WAVES)
     await nodepool.drift()
     await nodepool.request_permits()
@@ -221,9 +219,7 @@ async def is_overdue(nodepool: RolloutNodePool) -> bool:
     return bool((await nodepool.pools.describe()).typed_search_attributes.get(search_attributes.OVERDUE))
 
 
-async def test_halted_rollout_is_overdue_until_approval(
-    fake: WorkerHarness,
-) -> None:
+async def test_halted_rollout_is_overdue_until_approval(fake: WorkerHarness) -> None:
     nodepool = await start_rollout_nodepool(fake, **WAVES)
     await nodepool.drift()
     await nodepool.request_permits()

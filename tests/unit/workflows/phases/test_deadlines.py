@@ -109,9 +109,7 @@ async def test_extended_deadline_clears_overdue(fake: WorkerHarness) -> None:
     await wait_until_skipping_time(fake, lambda: has_attention_condition(fake, "True NodeNotReady"), minutes=5)
 
 
-async def test_overdue_blocker_update_is_reported_without_timers(
-    fake: WorkerHarness,
-) -> None:
+async def test_overdue_blocker_update_is_reported_without_timers(fake: WorkerHarness) -> None:
     handle = await registered_nodeclaim(fake)
     await wait_until_skipping_time(fake, lambda: has_attention_condition(fake, "True NodeNotReady"), minutes=1)
     assert "NodeNotReady" in describe_blocker(await query_state(handle))

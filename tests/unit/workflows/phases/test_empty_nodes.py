@@ -171,9 +171,7 @@ async def has_pending_requests(pools: Any, count: int) -> bool:
     return len((await pools.query(NodePoolWorkflow.state)).pending_requests) == count
 
 
-async def test_empty_time_continues_after_watch_restart(
-    fake: WorkerHarness,
-) -> None:
+async def test_empty_time_continues_after_watch_restart(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
     await observe_empty(fake, handle, consolidation="WhenEmpty/1h")

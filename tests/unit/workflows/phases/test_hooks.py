@@ -143,9 +143,7 @@ async def test_rejected_hook_address_names_policy_field_and_fix(fake: WorkerHarn
     assert f"LifecyclePolicy web: spec.hooks.afterDrain[1].http.url: {problem}" in message
 
 
-async def test_restarted_worker_reuses_job_and_call_key(
-    skipping: WorkflowEnvironment,
-) -> None:
+async def test_restarted_worker_reuses_job_and_call_key(skipping: WorkflowEnvironment) -> None:
     fake, hooks = WorkerHarness.on(skipping, max_cached_workflows=0), {"beforeDrain": [JOB, CALL]}
     async with fake.running_worker():
         handle = await ready_with_hooks(fake, **hooks)

@@ -118,9 +118,7 @@ async def test_member_deleted_during_launch_terminates_its_instance(fake: Worker
     assert fake.instances.terminated == ["i-1"] and fake.claims.found == {}
 
 
-async def test_workflow_started_after_nodeclaim_removal_ends_without_group_result(
-    fake: WorkerHarness,
-) -> None:
+async def test_workflow_started_after_nodeclaim_removal_ends_without_group_result(fake: WorkerHarness) -> None:
     """A resync that races the end of the first workflow starts such a workflow. No group contains its NodeClaim."""
     claim = await launch_group_member(fake)
     handle = await fake.start(claim, deleting=True)

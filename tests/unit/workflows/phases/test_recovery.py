@@ -141,9 +141,7 @@ async def test_instance_recorded_by_lost_group_is_used(fake: WorkerHarness) -> N
     assert fake.instances.terminated == []
 
 
-async def test_old_nodeclaim_without_launch_attempt_is_launched_once(
-    fake: WorkerHarness,
-) -> None:
+async def test_old_nodeclaim_without_launch_attempt_is_launched_once(fake: WorkerHarness) -> None:
     handle = await fake.start(await add_nodeclaim(fake, timedelta(hours=1)))
     await wait_until_phase(handle, Phase.REGISTRATION)
     assert len(fake.fleet.calls) == 1

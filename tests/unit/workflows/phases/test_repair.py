@@ -47,9 +47,7 @@ async def time_until_drain(handle: Handle, since: datetime) -> timedelta:
     return drained - since
 
 
-async def test_unhealthy_node_is_replaced_by_force_after_toleration(
-    fake: WorkerHarness,
-) -> None:
+async def test_unhealthy_node_is_replaced_by_force_after_toleration(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake, terminationGracePeriod="1h")
     fake.pods.add("node-a", "web")
     fake.pods.blocked["web"] = "pdb web"

@@ -106,9 +106,7 @@ async def test_event_missing_for_stopped_instance_does_not_end_stop(
     assert is_in_service(fake)
 
 
-async def test_instance_that_cannot_start_is_terminated_although_event_ended(
-    fake: WorkerHarness,
-) -> None:
+async def test_instance_that_cannot_start_is_terminated_although_event_ended(fake: WorkerHarness) -> None:
     handle = await ready_with_rules(fake, scheduledChange=STOP_START)
     fake.instances.faults["start"] = [TryLater("no room in us-west-2a", code="InsufficientInstanceCapacity")] * 1000
     await send_message(fake, handle, starts=await fake.now() + timedelta(hours=48))

@@ -70,9 +70,7 @@ async def test_rejected_group_deletes_its_members(planning: WorkerHarness) -> No
     assert state.drafts == () and state.groups == () and planning.fleet.calls == []
 
 
-async def test_failed_group_is_retried_while_next_group_launches(
-    planning: WorkerHarness,
-) -> None:
+async def test_failed_group_is_retried_while_next_group_launches(planning: WorkerHarness) -> None:
     """Deleted at once, its members would be planned again at once, in an endless loop (reference 3.2)."""
     planning.fleet.next_error = DENIED
     planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, "a", "c"),))]
@@ -93,9 +91,7 @@ async def test_failed_group_is_retried_while_next_group_launches(
     assert len(planning.instances.running) == 3 and len(planning.fleet.calls) == len(set(planning.fleet.calls)) == 4
 
 
-async def test_members_without_capacity_launch_in_next_offering(
-    planning: WorkerHarness,
-) -> None:
+async def test_members_without_capacity_launch_in_next_offering(planning: WorkerHarness) -> None:
     planning.fleet.types, planning.fleet.capacity_by_type = (
         ("m5.large", "c5.large", "r5.large"),
         {"m5.large": 1, "c5.large": 1},

@@ -28,9 +28,7 @@ def join_request(name: str) -> LaunchGroupJoinRequest:
     return LaunchGroupJoinRequest(name=name, uid=f"uid-{name}", pool="default", node_class="default", launch_hash="x")
 
 
-async def test_standalone_nodeclaims_are_batched_like_pods(
-    planning: WorkerHarness,
-) -> None:
+async def test_standalone_nodeclaims_are_batched_like_pods(planning: WorkerHarness) -> None:
     handle = await start_provisioning(planning)
     window = BatchWindow(idle=timedelta(seconds=10), longest=timedelta(minutes=1))
     await handle.signal(ProvisioningWorkflow.set_batch_window, window)
