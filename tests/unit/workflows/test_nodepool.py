@@ -46,6 +46,23 @@ async def request_permits(fake: WorkerHarness, pools: Any, *names: str) -> None:
         await pools.signal(NodePoolWorkflow.request_permit, request)
 
 
+async def request_command_permit(fake: WorkerHarness, pools: Any) -> None:
+    """For node `a`, which the command taints within six minutes."""
+    request = PermitRequest(
+        claim_name="a", claim_uid="uid-a", workflow_id="a", reason="Empty", since=await fake.now(),
+        begins_within=timedelta(minutes=6),
+    )  # fmt: skip
+    await pools.signal(NodePoolWorkflow.request_permit, request)
+
+
+async def start_with_requests(fake: WorkerHarness, *names: str, nodes: str = "1") -> Any:
+    """The NodePool with a budget of `nodes`, and requests for its NodeClaims in this order."""
+    await add_nodeclaims(fake, *sorted(set(names)))
+    pools = await start_nodepool(fake, budgets=[{"nodes": nodes}])
+    await request_permits(fake, pools, *names)
+    return pools
+
+
 async def permit_decisions(fake: WorkerHarness, name: str) -> list[PermitResult]:
     asker: Asker = fake.client.get_workflow_handle_for(PermitRequesterWorkflow.run, name)
     return await asker.query(PermitRequesterWorkflow.decisions)
@@ -82,9 +99,7 @@ async def test_deleting_and_not_ready_nodes_use_budget(fake: WorkerHarness) -> N
 
 
 async def test_unused_permit_expires_and_next_request_is_granted(fake: WorkerHarness) -> None:
-    await add_nodeclaims(fake, "a", "b")
-    pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
-    await request_permits(fake, pools, "a", "b")
+    await start_with_requests(fake, "a", "b")
     await wait_until_skipping_time(fake, lambda: have_permits(fake, "a"))
     (permit,) = await permit_decisions(fake, "a")
     assert permit.until
@@ -96,11 +111,7 @@ async def test_unused_permit_expires_and_next_request_is_granted(fake: WorkerHar
 async def test_command_permit_counts_until_latest_start_or_release(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a", "b", "c")
     pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
-    now = await fake.now()
-    request = PermitRequest(claim_name="a", claim_uid="uid-a", workflow_id="a", reason="Empty", since=now)
-    await pools.signal(
-        NodePoolWorkflow.request_permit, request.model_copy(update={"begins_within": timedelta(minutes=6)})
-    )
+    await request_command_permit(fake, pools)
     await wait_until_skipping_time(fake, lambda: have_permits(fake, "a"))
     await request_permits(fake, pools, "b", "c")
     await fake.sleep(minutes=7)
@@ -113,11 +124,7 @@ async def test_command_permit_counts_until_latest_start_or_release(fake: WorkerH
 async def test_revoked_command_permit_counts_until_release(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a", "b")
     pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
-    now = await fake.now()
-    request = PermitRequest(claim_name="a", claim_uid="uid-a", workflow_id="a", reason="Empty", since=now)
-    await pools.signal(
-        NodePoolWorkflow.request_permit, request.model_copy(update={"begins_within": timedelta(minutes=6)})
-    )
+    await request_command_permit(fake, pools)
     await wait_until_skipping_time(fake, lambda: have_permits(fake, "a"))
     await pools.signal(NodePoolWorkflow.revoke_permits, PermitRevoked(claim_uid="uid-a", why="it is paused"))
     await request_permits(fake, pools, "b")
@@ -129,9 +136,7 @@ async def test_revoked_command_permit_counts_until_release(fake: WorkerHarness) 
 
 
 async def test_released_permit_is_granted_to_next_request_at_once(fake: WorkerHarness) -> None:
-    await add_nodeclaims(fake, "a", "b")
-    pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
-    await request_permits(fake, pools, "a", "b")
+    pools = await start_with_requests(fake, "a", "b")
     await wait_until_skipping_time(fake, lambda: have_permits(fake, "a"))
     await pools.signal(NodePoolWorkflow.release_permit, PermitRelease(claim_uid="uid-a"))
     await fake.sleep(seconds=1)
@@ -139,9 +144,7 @@ async def test_released_permit_is_granted_to_next_request_at_once(fake: WorkerHa
 
 
 async def test_removed_node_frees_budget_with_next_observation(fake: WorkerHarness) -> None:
-    await add_nodeclaims(fake, "a", "b")
-    pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
-    await request_permits(fake, pools, "a", "b")
+    pools = await start_with_requests(fake, "a", "b")
     await wait_until_skipping_time(fake, lambda: have_permits(fake, "a"))
     del fake.claims.found["a"]
     await pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=2, generation=1, usage="less"))
@@ -150,9 +153,7 @@ async def test_removed_node_frees_budget_with_next_observation(fake: WorkerHarne
 
 
 async def test_withdrawn_request_is_not_granted(fake: WorkerHarness) -> None:
-    await add_nodeclaims(fake, "a", "b")
-    pools = await start_nodepool(fake, budgets=[{"nodes": "0"}])
-    await request_permits(fake, pools, "a", "b")
+    pools = await start_with_requests(fake, "a", "b", nodes="0")
     await wait_until_skipping_time(fake, lambda: have_rejections(fake, "a", "b"))
     await pools.signal(NodePoolWorkflow.release_permit, PermitRelease(claim_uid="uid-a"))
     fake.pools.add("default", disruption={"budgets": [{"nodes": "2"}]})
@@ -162,18 +163,14 @@ async def test_withdrawn_request_is_not_granted(fake: WorkerHarness) -> None:
 
 
 async def test_repeated_requests_get_one_permit(fake: WorkerHarness) -> None:
-    await add_nodeclaims(fake, "a", "b")
-    pools = await start_nodepool(fake, budgets=[{"nodes": "2"}])
-    await request_permits(fake, pools, "a", "a", "b", "a")
+    pools = await start_with_requests(fake, "a", "a", "b", "a", nodes="2")
     await wait_until_skipping_time(fake, lambda: have_permits(fake, "a", "b"))
     permits = (await pools.query(NodePoolWorkflow.state)).permits
     assert sorted(one.claim_name for one in permits) == ["a", "b"]
 
 
 async def test_rejection_is_sent_once_per_request(fake: WorkerHarness) -> None:
-    await add_nodeclaims(fake, "a")
-    pools = await start_nodepool(fake, budgets=[{"nodes": "0"}])
-    await request_permits(fake, pools, "a")
+    pools = await start_with_requests(fake, "a", nodes="0")
     await wait_until_skipping_time(fake, lambda: have_rejections(fake, "a"))
     await fake.sleep(minutes=5)
     assert len(await permit_decisions(fake, "a")) == 1
@@ -265,9 +262,7 @@ async def test_permits_and_pending_requests_survive_continue_as_new(
     fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 60)
-    await add_nodeclaims(fake, "a", "b")
-    first = await start_nodepool(fake, budgets=[{"nodes": "1"}])
-    await request_permits(fake, first, "a", "b")
+    first = await start_with_requests(fake, "a", "b")
     await wait_until_skipping_time(fake, lambda: have_rejections(fake, "b"))
     for number in range(2, 20):
         await wait_until_idle(first, timeout=IDLE_TIMEOUT_SECONDS)

@@ -94,6 +94,15 @@ async def start_with_proposals(fake: WorkerHarness, *proposed: Proposal, **decid
     return handle
 
 
+async def start_waiting_command(fake: WorkerHarness) -> tuple[Cluster, Proposal]:
+    """The command for node `a` waits for its replacement."""
+    await start_permit_granter(fake)
+    proposed = make_proposal("a")
+    handle = await start_with_proposals(fake, proposed)
+    await wait_until(lambda: is_in_step(command_handle(fake, proposed), "Wait"))
+    return handle, proposed
+
+
 async def command_ending(fake: WorkerHarness, proposed: Proposal) -> str:
     handle = command_handle(fake, proposed)
     await wait_until(lambda: is_in_step(handle, "Over"))
@@ -164,10 +173,7 @@ async def test_each_proposal_starts_its_own_workflow(host: WorkerHarness) -> Non
 
 
 async def test_pass_receives_running_commands(host: WorkerHarness) -> None:
-    await start_permit_granter(host)
-    proposed = make_proposal("a")
-    handle = await start_with_proposals(host, proposed)
-    await wait_until(lambda: is_in_step(command_handle(host, proposed), "Wait"))
+    handle, _proposed = await start_waiting_command(host)
     await trigger_disruption(host, handle)
     await wait_until_skipping_time(host, lambda: has_at_least_passes(host, 2))
     assert [one.proposal.id for one in host.disruption.decide_requests[1].under_way] == ["a"]
@@ -180,10 +186,7 @@ async def test_proposal_for_empty_node_starts_no_command(host: WorkerHarness) ->
 
 
 async def test_repeated_proposal_starts_one_command(host: WorkerHarness) -> None:
-    await start_permit_granter(host)
-    proposed = make_proposal("a")
-    handle = await start_with_proposals(host, proposed)
-    await wait_until(lambda: is_in_step(command_handle(host, proposed), "Wait"))
+    handle, proposed = await start_waiting_command(host)
     host.disruption.results = [DisruptionDecision(proposals=(proposed, make_proposal("a", "b")))]
     await trigger_disruption(host, handle)
     await wait_until_skipping_time(host, lambda: has_at_least_passes(host, 2))
@@ -259,10 +262,7 @@ async def test_paused_cluster_starts_no_command(host: WorkerHarness) -> None:
 
 async def test_commands_survive_continue_as_new(host: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 40)
-    await start_permit_granter(host)
-    proposed = make_proposal("a")
-    first = await start_with_proposals(host, proposed)
-    await wait_until(lambda: is_in_step(command_handle(host, proposed), "Wait"))
+    first, proposed = await start_waiting_command(host)
     for _ in range(20):
         if await has_continued_as_new(host.client, first):
             break
@@ -276,10 +276,7 @@ async def test_commands_survive_continue_as_new(host: WorkerHarness, monkeypatch
 
 
 async def test_command_of_lost_run_is_not_started_again(host: WorkerHarness) -> None:
-    await start_permit_granter(host)
-    proposed = make_proposal("a")
-    first = await start_with_proposals(host, proposed)
-    await wait_until(lambda: is_in_step(command_handle(host, proposed), "Wait"))
+    first, proposed = await start_waiting_command(host)
     await first.terminate()
     second = await start_with_proposals(host, proposed)
     assert host.disruption.decide_requests[0].under_way == ()
@@ -291,10 +288,7 @@ async def test_command_of_lost_run_is_not_started_again(host: WorkerHarness) -> 
 
 
 async def test_terminated_command_is_rolled_back_after_timeout(host: WorkerHarness) -> None:
-    await start_permit_granter(host)
-    proposed = make_proposal("a")
-    handle = await start_with_proposals(host, proposed)
-    await wait_until(lambda: is_in_step(command_handle(host, proposed), "Wait"))
+    handle, proposed = await start_waiting_command(host)
     await command_handle(host, proposed).terminate()
     await host.sleep(hours=2)
     assert is_disrupted(host, "a")

@@ -110,22 +110,33 @@ async def start_rollout_nodepool(fake: WorkerHarness, **rules: Any) -> RolloutNo
     return nodepool
 
 
+async def start_rollout(fake: WorkerHarness, **rules: Any) -> RolloutNodePool:
+    """The NodePool after drift of all nodes, each of which requests a permit."""
+    nodepool = await start_rollout_nodepool(fake, **rules)
+    await nodepool.drift()
+    await nodepool.request_permits()
+    return nodepool
+
+
+async def wait_for_permit_holder(nodepool: RolloutNodePool) -> str:
+    """The only node with a permit."""
+    await wait_until_skipping_time(nodepool.fake, lambda: nodepool.has_permits(1))
+    (name,) = [name for name in NODES if any(one.granted for one in await nodepool.permit_decisions(name))]
+    return name
+
+
 async def _is_finished(nodepool: RolloutNodePool) -> bool:
     return (await nodepool.pools.query(NodePoolWorkflow.state)).rollout.finished
 
 
 async def test_drift_without_rollout_rules_uses_budgets_only(fake: WorkerHarness) -> None:
-    nodepool = await start_rollout_nodepool(fake)
-    await nodepool.drift()
-    await nodepool.request_permits()
+    nodepool = await start_rollout(fake)
     await wait_until_skipping_time(fake, lambda: nodepool.has_permits(4))
     assert await count_scheduled(nodepool.pools, "observe_rollout") == 0
 
 
 async def test_first_wave_is_one_node_and_others_follow_after_soak(fake: WorkerHarness) -> None:
-    nodepool = await start_rollout_nodepool(fake, **WAVES)
-    await nodepool.drift()
-    await nodepool.request_permits()
+    nodepool = await start_rollout(fake, **WAVES)
     await wait_until_skipping_time(fake, lambda: nodepool.has_permits(1))
     await wait_until_skipping_time(fake, lambda: nodepool.is_blocked_by("b", "wave 1 of 2 of the rollout of the image"))
     (permit_holder,) = [name for name in NODES if any(one.granted for one in await nodepool.permit_decisions(name))]
@@ -161,15 +172,12 @@ async def test_rollout_does_not_limit_other_reasons(fake: WorkerHarness) -> None
 
 
 async def test_plan_waits_for_approval_and_unhealthy_canary_rolls_back(fake: WorkerHarness) -> None:
-    nodepool = await start_rollout_nodepool(fake, **WAVES, approval={"required": True}, onFailure="rollBack")
-    await nodepool.drift()
-    await nodepool.request_permits()
+    nodepool = await start_rollout(fake, **WAVES, approval={"required": True}, onFailure="rollBack")
     await wait_until_skipping_time(fake, lambda: nodepool.is_blocked_by("a", "tenure approve default-"))
     assert await nodepool.has_permits(0)
     approval = ApproveRollout(plan=await nodepool.plan_id(), by="ann")
     await nodepool.pools.execute_update(NodePoolWorkflow.approve, approval)
-    await wait_until_skipping_time(fake, lambda: nodepool.has_permits(1))
-    (permit_holder,) = [name for name in NODES if any(one.granted for one in await nodepool.permit_decisions(name))]
+    permit_holder = await wait_for_permit_holder(nodepool)
     nodepool.replace_node(permit_holder, "n")
     fake.nodes.update_node("node-n", ready=False)
     await fake.sleep(minutes=5)
@@ -181,9 +189,7 @@ async def test_plan_waits_for_approval_and_unhealthy_canary_rolls_back(fake: Wor
 
 
 async def test_rejected_rollout_stops(fake: WorkerHarness) -> None:
-    nodepool = await start_rollout_nodepool(fake, approval={"required": True})
-    await nodepool.drift()
-    await nodepool.request_permits()
+    nodepool = await start_rollout(fake, approval={"required": True})
     await wait_until_skipping_time(fake, lambda: nodepool.is_blocked_by("a", "tenure approve default-"))
     rejection = RejectRollout(plan=await nodepool.plan_id(), by="ben")
     await nodepool.pools.execute_update(NodePoolWorkflow.reject, rejection)
@@ -192,11 +198,8 @@ async def test_rejected_rollout_stops(fake: WorkerHarness) -> None:
 
 
 async def test_unreadable_rules_block_drift_and_rollout_resumes(fake: WorkerHarness) -> None:
-    nodepool = await start_rollout_nodepool(fake, **WAVES)
-    await nodepool.drift()
-    await nodepool.request_permits()
-    await wait_until_skipping_time(fake, lambda: nodepool.has_permits(1))
-    (permit_holder,) = [name for name in NODES if any(one.granted for one in await nodepool.permit_decisions(name))]
+    nodepool = await start_rollout(fake, **WAVES)
+    permit_holder = await wait_for_permit_holder(nodepool)
     unread = InvalidRules(rollout="LifecyclePolicy p cannot be read: spec.rollout.waves: 7")
     await nodepool.pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=2, generation=1, unread=unread))
     await nodepool.request_permits(["d"], reason="Underutilized")
@@ -220,11 +223,8 @@ async def is_overdue(nodepool: RolloutNodePool) -> bool:
 
 
 async def test_halted_rollout_is_overdue_until_approval(fake: WorkerHarness) -> None:
-    nodepool = await start_rollout_nodepool(fake, **WAVES)
-    await nodepool.drift()
-    await nodepool.request_permits()
-    await wait_until_skipping_time(fake, lambda: nodepool.has_permits(1))
-    (permit_holder,) = [name for name in NODES if any(one.granted for one in await nodepool.permit_decisions(name))]
+    nodepool = await start_rollout(fake, **WAVES)
+    permit_holder = await wait_for_permit_holder(nodepool)
     nodepool.replace_node(permit_holder, "n")
     fake.nodes.update_node("node-n", ready=False)
     await wait_until_skipping_time(fake, lambda: is_overdue(nodepool), seconds=20)
