@@ -178,7 +178,8 @@ def _reasons_page() -> str:
         f"`tenure_disruption_excluded_nodes{{cause}}`.\n\n{ineligibilities}\n## Why a pod is pending\n"
         "`tenure why POD` and the pod's event `FailedScheduling` have the code, the message, and for a pod without a "
         "NodePool the reason of each, the nearest first. If several reasons apply, the code is that of the nearest "
-        "NodePool. [Pending pods](../operating/runbooks/no-capacity.md) has the commands.\n\n"
+        "NodePool. [Pending pods](../operating/runbooks/no-capacity.md) has the commands. The alert of "
+        "`LimitsExceeded` has the severity `info`, since the limits of a NodePool may be a quota.\n\n"
         f"{pending_pods}"
     )
 
