@@ -119,6 +119,8 @@ class PodFact(Value):
     """Its schedulerName; empty for the default scheduler."""
     scheduler_message: str = ""
     """Why its scheduler has not bound it: the message of PodScheduled=False. Empty for the default scheduler."""
+    unscheduled_since: datetime | None = None
+    """lastTransitionTime of its condition PodScheduled=False. None without one, and for a pod created with a gate."""
     untried: bool = False
     """kube-scheduler has not tried the pod yet, and the pod has no scheduling gate."""
     gated: bool = False
@@ -162,6 +164,11 @@ class PodFact(Value):
             or any(not one.weight for one in topology_terms)
             or any(one.hard for one in self.spreads)
         )
+
+    @property
+    def pending_since(self) -> datetime:
+        """When its scheduler first failed to schedule it, if that is known."""
+        return self.unscheduled_since or self.created
 
     @property
     def is_finished(self) -> bool:

@@ -35,7 +35,7 @@ class _Explanation(NamedTuple):
     sentence: str = ""
     """Empty: the meaning of the code."""
     since: datetime | None = None
-    """None: since the pod's creation."""
+    """None: since the pod's scheduler could not schedule it."""
     deadline: datetime | None = None
 
 
@@ -60,7 +60,7 @@ class PodVerdicts:
         return Verdict(
             code=found.code,
             sentence=found.sentence or reason.meaning,
-            since=found.since or pod.created,
+            since=found.since or pod.pending_since,
             clears_by_itself=reason.clears_by_itself,
             remedy=reason.remedy,
             deadline=found.deadline,

@@ -35,6 +35,7 @@ def pod_fact(pod: Json) -> PodFact:
     owner = controller_owner(owners)
     requests = pod_requests(spec, status)
     scheduled = condition_of(status, "PodScheduled")
+    is_unscheduled = scheduled.get("status") == "False"
     return PodFact.model_validate(
         {
             "uid": metadata["uid"],
@@ -48,7 +49,8 @@ def pod_fact(pod: Json) -> PodFact:
             "phase": intern_string(status.get("phase", "Pending")),
             "deleting": "deletionTimestamp" in metadata,
             "deletion_deadline": metadata.get("deletionTimestamp"),
-            "unschedulable": scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable",
+            "unschedulable": is_unscheduled and scheduled.get("reason") == "Unschedulable",
+            "unscheduled_since": scheduled.get("lastTransitionTime") if is_unscheduled else None,
             **_scheduler_fields(spec, scheduled),
             "untried": not spec.get("schedulingGates") and not scheduled,
             "gated": bool(spec.get("schedulingGates")),

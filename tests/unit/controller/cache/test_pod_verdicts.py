@@ -19,6 +19,7 @@ from tests.support.controller.builders import (
     not_ready_tracker,
     pod,
     pod_of_scheduler,
+    stamp,
 )
 
 
@@ -50,6 +51,11 @@ def with_condition(**condition: Any) -> Json:
     raw = pod("p")
     raw["status"]["conditions"] = [{"type": "PodScheduled", **condition}] if condition else []
     return raw
+
+
+def unschedulable(name: str, code: str) -> UnschedulablePod:
+    """In the latest plan."""
+    return UnschedulablePod(pod_uid=f"uid-{name}", namespace="default", name=name, reason="pool general: x", code=code)
 
 
 def gated_pod() -> Json:
@@ -88,6 +94,18 @@ def test_unplanned_pod_clears_by_itself(harness: PodVerdictHarness, raw: Json, c
     assert sentence in found.sentence
 
 
+@pytest.mark.parametrize("rejected", [False, True])
+def test_verdict_begins_when_the_scheduler_could_not_schedule_the_pod(
+    harness: PodVerdictHarness, *, rejected: bool
+) -> None:
+    if rejected:
+        harness.nominations.remove_unschedulable([unschedulable("p", NO_NODEPOOL_FITS)], at(0))
+    raw = with_condition(status="False", reason="Unschedulable", lastTransitionTime=stamp(-10))
+    assert harness.verdict_of(raw, 60).since == at(-10)
+    harness.apply_objects("pods", raw)
+    assert [one.verdict.since for one in harness.verdicts.list_groups(at(60))] == [at(-10)] * rejected
+
+
 def test_pod_with_an_unsupported_field_needs_attention_before_any_plan(harness: PodVerdictHarness) -> None:
     claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
     found = harness.verdict_of(pod("p", resourceClaims=claims))
@@ -100,12 +118,9 @@ def test_blocked_plan_is_named(harness: PodVerdictHarness) -> None:
 
 
 def test_pod_without_a_possible_node_has_the_code_and_reason_of_the_plan(harness: PodVerdictHarness) -> None:
-    rejected = UnschedulablePod(
-        pod_uid="uid-p", namespace="default", name="p", reason="pool general: no gpu", code=NO_INSTANCE_TYPE_FITS
-    )
-    harness.nominations.remove_unschedulable([rejected], at(0))
+    harness.nominations.remove_unschedulable([unschedulable("p", NO_INSTANCE_TYPE_FITS)], at(0))
     found = harness.verdict_of(pod("p"))
-    assert found.message == "NoInstanceTypeFits: pool general: no gpu"
+    assert found.message == "NoInstanceTypeFits: pool general: x"
     assert not found.clears_by_itself and found.remedy.startswith("allow larger instance types")
 
 
@@ -156,11 +171,7 @@ def test_pod_waits_for_a_notready_node_until_its_grace_ends(harness: PodVerdictH
 async def test_pods_that_need_attention_are_grouped_by_owner_and_code(harness: PodVerdictHarness) -> None:
     harness.apply_objects("pods", pod("a"), pod("b"), pod("big"), pod("waits"))
     names = {"a": NO_NODEPOOL_FITS, "b": NO_NODEPOOL_FITS, "big": NO_INSTANCE_TYPE_FITS, "waits": INSUFFICIENT_CAPACITY}
-    rejected = [
-        UnschedulablePod(pod_uid=f"uid-{name}", namespace="default", name=name, reason="pool general: x", code=code)
-        for name, code in names.items()
-    ]
-    harness.nominations.remove_unschedulable(rejected, at(0))
+    harness.nominations.remove_unschedulable([unschedulable(*one) for one in names.items()], at(0))
     found = harness.verdicts.list_groups(at(0))
     assert [(one.pod.partition("/")[2], one.pods, one.verdict.code) for one in found] == [
         ("a", 2, NO_NODEPOOL_FITS),

@@ -312,11 +312,20 @@ def test_deletion_cost_readiness_and_start_of_a_pod_are_read(cost: str | None, r
     assert (fact.deletion_cost, fact.ready, fact.started) == (read, False, datetime(2026, 1, 1, 12, tzinfo=UTC))
 
 
-@pytest.mark.parametrize(("status", "read"), [("True", datetime(2026, 1, 1, 12, tzinfo=UTC)), ("False", None)])
-def test_pod_is_bound_since_pod_scheduled_became_true(status: str, read: datetime | None) -> None:
+@pytest.mark.parametrize(
+    ("status", "changed", "bound", "unscheduled"),
+    [
+        ("True", CREATED, datetime(2026, 1, 1, 12, tzinfo=UTC), None),
+        ("False", CREATED, None, datetime(2026, 1, 1, 12, tzinfo=UTC)),
+        ("False", None, None, None),
+    ],
+)
+def test_pod_is_bound_or_unscheduled_since_pod_scheduled_changed(
+    status: str, changed: str | None, bound: datetime | None, unscheduled: datetime | None
+) -> None:
     raw = pod()
-    raw["status"] = {"conditions": [{"type": "PodScheduled", "status": status, "lastTransitionTime": CREATED}]}
-    assert pod_fact(raw).bound == read
+    raw["status"] = {"conditions": [{"type": "PodScheduled", "status": status, "lastTransitionTime": changed}]}
+    assert (pod_fact(raw).bound, pod_fact(raw).unscheduled_since) == (bound, unscheduled)
 
 
 def static_pool_json() -> dict[str, Any]:
