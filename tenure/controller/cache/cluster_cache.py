@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import structlog
 
@@ -68,6 +68,14 @@ _HANDLE: Final = "handle"
 """The prefix of the steps of subscribers."""
 
 
+class _NotPlanned(NamedTuple):
+    """Why a pod is not planned, and since when. `scheduler_message`: when `stop_planning` was called."""
+
+    scheduler_message: str
+    why: str
+    since: datetime
+
+
 class ClusterCache:
     """Facts by kind. `now` is the wall clock."""
 
@@ -82,8 +90,8 @@ class ClusterCache:
         self.daemonsets: dict[str, DaemonSetFact] = {}
         self.pod_admission = PodAdmission()
         self._device_classes = DeviceClasses()
-        self._not_planned: dict[str, tuple[str, str]] = {}
-        """By UID of a pod: its scheduler's message when `stop_planning` was called, and the reason."""
+        self._not_planned: dict[str, _NotPlanned] = {}
+        """By UID of a pod."""
         self._daemon_templates = DaemonTemplates(self.pod_admission, self._device_classes)
         self.namespaces: dict[str, NamespaceFact] = {}
         self.storage = Storage()
@@ -183,22 +191,22 @@ class ClusterCache:
 
     def _read_pod(self, pod: Json) -> PodFact:
         found = read_pod(pod, lambda error: self.invalid_objects.record(object_key(pod, PODS.kind), error))
-        message, why = self._not_planned.get(found.uid, ("", ""))
-        if why and (found.node_name or found.scheduler_message != message):
+        not_planned = self._not_planned.get(found.uid)
+        if not_planned and (found.node_name or found.scheduler_message != not_planned.scheduler_message):
             del self._not_planned[found.uid]
-        elif why:
-            return found.model_copy(update={"unplannable": why})
+        elif not_planned:
+            return found.model_copy(update={"unplannable": not_planned.why})
         return self._device_classes.check_pod(found)
 
-    def stop_planning(self, uid: str, why: str) -> None:
+    def stop_planning(self, uid: str, why: str, since: datetime) -> None:
         """The pod without a node is unplannable until it is bound, or its scheduler's message changes."""
         pod = self.pods[uid]
-        self._not_planned[uid] = (pod.scheduler_message, why)
+        self._not_planned[uid] = _NotPlanned(pod.scheduler_message, why, since)
         self._store_pod(uid, pod.model_copy(update={"unplannable": why}))
 
-    def why_not_planned(self, uid: str) -> str:
-        """The reason given to `stop_planning`, while it applies."""
-        return self._not_planned.get(uid, ("", ""))[1]
+    def not_planned(self, uid: str) -> "_NotPlanned | None":
+        """Given to `stop_planning`, while it applies."""
+        return self._not_planned.get(uid)
 
     def _on_device_class(self, delta: Delta) -> None:
         changed = self._device_classes.update(delta.object, is_deleted=delta.is_deleted)

@@ -4,7 +4,7 @@ An initialized node is kept for its expected pods as long as plans repeat them. 
 a person can help, so the pod is reported by name and counted."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -12,6 +12,7 @@ from tenure.apis.durations import format_duration
 from tenure.controller.cache.availability import NotReadyTracker, is_replacing, still_runs
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.nominations import NOMINATION_TTL, REPLAN_WITHIN, Nominations
+from tenure.controller.planning.pod_groups import launched_for, pod_group
 from tenure.controller.signals.digests import EXPECTED_PODS_DELAY
 from tenure.model.facts import NodeClaimFact, PodFact
 
@@ -76,6 +77,25 @@ class ExpectedPods:
         since = min((found.since for uid in pods if (found := self._nominations.nomination_of(uid))), default=None)
         return max(since, up) if since and up else None
 
+    def nominated_since(self, targets: Mapping[str, str], now: datetime) -> dict[str, datetime]:
+        """By UID of a pending pod, since when an earlier process may have expected it on its target.
+
+        That is the launch of a NodeClaim for the pod. On other nodes, a pod is expected since its scheduler could not
+        schedule it, and not before the last pod left or came.
+        """
+        found: dict[str, datetime] = {}
+        for uid, target in targets.items():
+            pod, claim = self._cache.pending.get(uid), self._cache.nodeclaims.get(target)
+            if pod is None:
+                continue
+            times = [pod.pending_since]
+            if claim is not None:
+                times.append(claim.created)
+                if claim.last_pod_event and pod_group(pod) not in launched_for(claim):
+                    times.append(claim.last_pod_event)
+            found[uid] = min(now, max(times))
+        return found
+
     def release_unbound(self, now: datetime) -> None:
         """Stop planning the pods that another scheduler has not bound to their ready node for OTHER_SCHEDULER_LIMIT, so
         that the node may go. A change of the scheduler's message starts over."""
@@ -89,7 +109,7 @@ class ExpectedPods:
                 if pod and pod.scheduler and since and since + OTHER_SCHEDULER_LIMIT <= now:
                     limit = format_duration(OTHER_SCHEDULER_LIMIT)
                     why = f"{describe_scheduler(pod)} has not bound it to NodeClaim {name} for {limit}"
-                    self._cache.stop_planning(uid, why + scheduler_cause(pod))
+                    self._cache.stop_planning(uid, why + scheduler_cause(pod), since)
 
     def ready_since(self, claim: NodeClaimFact, uid: str, now: datetime) -> datetime | None:
         """The time from which the pod could be bound to the ready node of this NodeClaim; None if it cannot."""

@@ -68,12 +68,15 @@ class Nominations:
         cache.subscribe(PodBound, on_pod_bound)
         cache.subscribe(PodDeleted, on_pod_deleted)
 
-    def nominate(self, targets: Mapping[str, str], now: datetime) -> None:
-        """Store a plan's nominations, pod UID to target. They replace earlier nominations of the same pods."""
+    def nominate(self, targets: Mapping[str, str], now: datetime, since: Mapping[str, datetime] | None = None) -> None:
+        """Store a plan's nominations, pod UID to target. They replace earlier nominations of the same pods.
+
+        `since`: by pod UID, when an earlier process chose the same target."""
         for pod, target in targets.items():
             earlier = self._by_pod.get(pod)
+            began = earlier.since if earlier and earlier.target == target else (since or {}).get(pod, now)
             self.on_pod_bound(pod, now)
-            self._set_nomination(pod, target, now, earlier.since if earlier and earlier.target == target else now)
+            self._set_nomination(pod, target, now, began)
 
     def remove_unschedulable(self, pods: Iterable[UnschedulablePod], now: datetime) -> None:
         """Remove the nominations of all pods for which the latest plan has no target."""

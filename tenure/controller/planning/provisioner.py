@@ -267,7 +267,12 @@ class Provisioner:
         nominated.update({pod: name for name, claim in made.items() for pod in claim.pods})
         # Some were bound or deleted during planning, and no later event will report that.
         unsettled = {pod: destination for pod, destination in nominated.items() if not is_settled(self._cache, pod)}
-        self._nominations.nominate(unsettled, self._now())
+        now = self._now()
+        if self.passes:
+            self._nominations.nominate(unsettled, now)
+        else:
+            self._nominations.nominate(unsettled, now, self._expected_pods.nominated_since(unsettled, now))
+            self._expected_pods.release_unbound(now)
         return nominated
 
     async def _publish_verdicts(self, pods: Iterable[str]) -> None:

@@ -7,9 +7,20 @@ from collections import Counter
 
 import pytest
 
+from tenure.apis import labels
 from tenure.controller.cache.expected_pods import ExpectedPods
 from tenure.controller.cache.nominations import Nominations
-from tests.support.controller.builders import CacheHarness, at, claim, node, not_ready_tracker, pod, pod_of_scheduler
+from tenure.controller.planning.pod_groups import pod_group
+from tests.support.controller.builders import (
+    CacheHarness,
+    at,
+    claim,
+    node,
+    not_ready_tracker,
+    pod,
+    pod_of_scheduler,
+    stamp,
+)
 
 
 class ExpectedPodsHarness(CacheHarness):
@@ -101,6 +112,31 @@ def test_pod_with_an_expired_nomination_is_not_counted(harness: ExpectedPodsHarn
     assert harness.count_not_bound(109) == 2
     harness.nominations.nominate({"uid-p": "c1"}, at(109))
     assert harness.count_not_bound(110) == 1
+
+
+@pytest.mark.parametrize(
+    ("annotations", "last_pod_event", "target", "since"),
+    [
+        pytest.param({}, None, "c3", -90, id="pod is older than the node"),
+        pytest.param({}, -20, "c3", -20, id="room after another pod left"),
+        pytest.param({labels.POD_GROUPS: "{group}"}, -20, "c3", -90, id="node launched for the pod"),
+        pytest.param({}, None, "n9", -95, id="node without NodeClaim"),
+        pytest.param({}, 30, "c3", 0, id="not in the future"),
+    ],
+)
+def test_expectation_of_an_earlier_process_is_read_from_the_objects(
+    harness: ExpectedPodsHarness, annotations: dict[str, str], last_pod_event: int | None, target: str, since: int
+) -> None:
+    waiting = pod("old", metadata={"creationTimestamp": stamp(-200)})
+    waiting["status"]["conditions"][0]["lastTransitionTime"] = stamp(-95)
+    harness.apply_objects("pods", waiting, pod("bound", on="n1"))
+    group = pod_group(harness.cache.pods["uid-old"])
+    named = {key: value.format(group=group) for key, value in annotations.items()}
+    raw = claim("c3", phase="Initialized", creationTimestamp=stamp(-90), annotations=named)
+    raw["status"] |= {"lastPodEventTime": stamp(last_pod_event)} if last_pod_event is not None else {}
+    harness.apply_objects("nodeclaims", raw)
+    found = harness.expected_pods.nominated_since({"uid-old": target, "uid-bound": target}, at(0))
+    assert found == {"uid-old": at(since)}
 
 
 def test_pods_of_a_missing_node_are_not_counted(harness: ExpectedPodsHarness) -> None:

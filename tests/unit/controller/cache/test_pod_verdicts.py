@@ -151,8 +151,9 @@ def test_pod_of_another_scheduler_has_its_message_and_the_limit(harness: PodVerd
     found = harness.verdict_of(pod_of_scheduler("p", "queue is full"), 60)
     assert found.sentence.startswith("scheduler batch-scheduler") and found.sentence.endswith(": queue is full")
     assert found.deadline == at(600)
-    harness.cache.stop_planning("uid-p", "scheduler batch-scheduler has not bound it")
-    assert harness.verdicts.verdict_of(harness.cache.pending["uid-p"], at(600)).code == "NotBound"
+    harness.cache.stop_planning("uid-p", "scheduler batch-scheduler has not bound it", at(0))
+    released = harness.verdicts.verdict_of(harness.cache.pending["uid-p"], at(600))
+    assert (released.code, released.since) == ("NotBound", found.since)
 
 
 def test_pod_with_an_expired_nomination_waits_for_the_next_plan(harness: PodVerdictHarness) -> None:

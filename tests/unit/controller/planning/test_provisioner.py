@@ -2,16 +2,26 @@
 
 import os
 import signal
+from datetime import timedelta
 
 import pytest
 
+from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.controller.cache.expected_pods import OTHER_SCHEDULER_LIMIT
 from tenure.controller.planning.catalog import FRESH_FOR, RETRY_AFTER
+from tenure.controller.planning.pod_groups import pod_group
 from tenure.model.errors import TryLater
-from tests.support.controller.builders import claim, node, node_class, pod, pod_of_scheduler, pool
+from tests.support.controller.builders import Json, claim, node, node_class, pod, pod_of_scheduler, pool, stamp
 from tests.support.injected_errors import fail_for, named
 from tests.unit.controller.planning.provisioner_harness import ProvisionerHarness
+
+
+def roomy_node(name: str, *, of: str) -> Json:
+    """A Node with room for pods."""
+    raw = node(name, of=of)
+    raw["status"]["allocatable"]["pods"] = "10"
+    return raw
 
 
 async def test_pods_are_nominated_to_created_nodeclaims(harness: ProvisionerHarness) -> None:
@@ -101,8 +111,36 @@ async def test_pod_of_another_scheduler_is_not_planned_after_the_limit(harness: 
     outcome = await harness.plan()
     assert (outcome.created, outcome.unschedulable) == (0, 1)
     assert not harness.nominations.is_expecting("c1")
-    (message,) = [message for _, reason, message in harness.events.published if reason == "FailedScheduling"]
+    (message,) = harness.events.messages("FailedScheduling")
     assert "scheduler batch-scheduler has not bound it to NodeClaim c1" in message and "queue is full" in message
+
+
+@pytest.mark.parametrize(("seconds", "is_released"), [(559, False), (560, True)])
+async def test_first_plan_of_a_process_continues_the_limit_of_another_scheduler(
+    harness: ProvisionerHarness, seconds: int, *, is_released: bool
+) -> None:
+    """The node that was launched for the pod is ready since 40 s before the start."""
+    harness.apply_objects("pods", pod_of_scheduler("p", "queue is full", metadata={"creationTimestamp": stamp(-200)}))
+    group = pod_group(harness.cache.pods["uid-p"])
+    harness.apply_objects("nodeclaims", claim("c1", phase="Initialized", annotations={labels.POD_GROUPS: group}))
+    harness.apply_objects("nodes", roomy_node("n1", of="c1"))
+    harness.now += timedelta(seconds=seconds)
+    assert (await harness.plan()).nominated == 1
+    (message,) = harness.events.messages("FailedScheduling")
+    end = "for 10m0s: queue is full" if is_released else ", which is ready: queue is full"
+    assert message == f"NotBound: scheduler batch-scheduler has not bound it to NodeClaim c1{' ' * is_released}{end}"
+    assert bool(harness.cache.pending["uid-p"].unplannable) is is_released
+
+
+async def test_pod_that_a_later_plan_nominates_has_the_whole_limit(harness: ProvisionerHarness) -> None:
+    await harness.plan()
+    harness.apply_objects("nodeclaims", claim("c1", phase="Initialized"))
+    harness.apply_objects("nodes", roomy_node("n1", of="c1"))
+    harness.apply_objects("pods", pod_of_scheduler("p", "queue is full"))
+    harness.now += OTHER_SCHEDULER_LIMIT
+    await harness.plan("plan-2")
+    nomination = harness.nominations.nomination_of("uid-p")
+    assert nomination and (nomination.target, nomination.since) == ("c1", harness.now)
 
 
 async def test_pods_bound_or_deleted_during_a_plan_are_not_nominated(
