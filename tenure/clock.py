@@ -1,8 +1,9 @@
-"""The wall clock of this process, corrected where it differs from the clock of the API server.
+"""The wall clock of this process, corrected where it differs from the clock of the API server, and timed waits.
 
 Decisions compare the time with timestamps that the API server and other workers wrote. Workflows use Temporal's time.
 """
 
+import asyncio
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -90,3 +91,15 @@ CLOCK: Final = Clock()
 def utc_now() -> datetime:
     """The corrected time."""
     return CLOCK.now()
+
+
+async def wait_until_set(event: asyncio.Event, timeout_seconds: float | None) -> bool:
+    """Whether the event is set within the timeout; None waits without one.
+
+    Unlike `wait_for` of asyncio in Python 3.11, it does not swallow a cancellation that arrives as the wait ends.
+    """
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            return await event.wait()
+    except TimeoutError:
+        return False

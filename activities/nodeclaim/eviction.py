@@ -17,7 +17,7 @@ from temporalio import activity
 from activities.ports.core import Deployments, DrainPod, Eviction, Ports
 from activities.ports.interruption import InterruptedNode
 from tenure import metrics
-from tenure.clock import utc_now
+from tenure.clock import utc_now, wait_until_set
 from tenure.model.disruption.drain import DeploymentRollout, DrainStatus, EvictionBlocker, EvictionBudget
 from tenure.model.errors import Fault, Throttled
 from tenure.model.nodeclaim.requests import DrainRequest, NodeClaimRef
@@ -244,11 +244,7 @@ class BatchedFirstEviction:
 
     async def wait_for_others(self) -> None:
         """Wait until no first eviction is open, at most MAX_WAIT_SECONDS."""
-        try:
-            async with asyncio.timeout(MAX_WAIT_SECONDS):
-                await self._none.wait()
-        except TimeoutError:
-            return
+        await wait_until_set(self._none, MAX_WAIT_SECONDS)
 
 
 log = structlog.get_logger(__name__)

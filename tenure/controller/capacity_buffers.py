@@ -13,6 +13,7 @@ import structlog
 
 from tenure.apis.capacitybuffer import ACTIVE, CapacityBuffer
 from tenure.apis.labels import POD_TEMPLATE_NOT_FOUND, RESOLUTION_FAILED, SCALABLE_REF_NOT_FOUND
+from tenure.clock import wait_until_set
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.kube.client.list_watch import Delta
 from tenure.kube.client.resources import CAPACITY_BUFFERS, KINDS
@@ -108,11 +109,7 @@ class CapacityBuffers:
         while True:
             self.objects_changed.clear()
             await self.resolve()
-            try:
-                async with asyncio.timeout(WORKLOAD_POLL_SECONDS):
-                    await self.objects_changed.wait()
-            except TimeoutError:
-                continue
+            await wait_until_set(self.objects_changed, WORKLOAD_POLL_SECONDS)
 
     async def resolve(self) -> None:
         """Update each buffer's fact. A buffer that cannot be resolved gets no headroom; its status has the reason."""

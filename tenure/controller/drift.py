@@ -13,6 +13,7 @@ import structlog
 from activities.ports.core import Events, Instances, publish_event_on
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.clock import wait_until_set
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import ChangeSet, set_or_remove
 from tenure.kube.client.resources import NODE_CLAIMS
@@ -109,12 +110,8 @@ class DriftDetector:
 
     async def _until_due(self) -> None:
         remaining = (self._next - self._now()).total_seconds()
-        try:
-            async with asyncio.timeout(max(remaining, 0.0)):
-                await self._awake.wait()
+        if await wait_until_set(self._awake, remaining):
             await asyncio.sleep(GATHER_SECONDS)
-        except TimeoutError:
-            pass
         self._awake.clear()
 
     def _is_new(self, base: str) -> bool:

@@ -3,7 +3,6 @@
 import asyncio
 import socket
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -11,7 +10,7 @@ import structlog
 
 from activities.ports.core import Events
 from tenure import metrics
-from tenure.clock import CLOCK, Clock
+from tenure.clock import CLOCK, Clock, wait_until_set
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import ChangeBatch
 from tenure.controller.settings import ControllerSettings
@@ -74,9 +73,7 @@ class InvalidObjectReporter:
     async def run(self) -> None:
         """Runs until cancelled."""
         while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._seconds_until_repeat()):
-                    await self._changed.wait()
+            await wait_until_set(self._changed, self._seconds_until_repeat())
             self._changed.clear()
             await self.publish_events()
 

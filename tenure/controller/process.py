@@ -15,7 +15,7 @@ import structlog
 from aiohttp import web
 
 from activities.ports.core import Leases
-from tenure.clock import utc_now
+from tenure.clock import utc_now, wait_until_set
 from tenure.model.errors import Fault
 
 log = structlog.get_logger(__name__)
@@ -131,12 +131,12 @@ class KarpenterLease:
                 return
             report(f"another controller is active: {holder} renews the lease {self._lease_name}")
             log.warning("waiting for another controller to stop", holder=holder, lease=self._lease_name)
-            await self._sleep()
+            await wait_until_set(self._stop, self._poll_seconds)
 
     async def wait_until_acquired(self) -> None:
         """Wait until another controller holds the lease. A failed read does not count as a holder."""
         while not self._stop.is_set():
-            await self._sleep()
+            await wait_until_set(self._stop, self._poll_seconds)
             try:
                 if self._lease_name and await self._read_holder():
                     return
@@ -145,10 +145,3 @@ class KarpenterLease:
 
     async def _read_holder(self) -> str:
         return await self._leases.find_holder("", self._lease_name, now=utc_now())
-
-    async def _sleep(self) -> None:
-        try:
-            async with asyncio.timeout(self._poll_seconds):
-                await self._stop.wait()
-        except TimeoutError:
-            return

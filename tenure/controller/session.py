@@ -14,6 +14,7 @@ import structlog
 from temporalio.client import Client
 
 from activities.ports.core import Instances, Offerings
+from tenure.clock import wait_until_set
 from tenure.controller.cache.dirty import CacheChanged, ChangeBatch, SingleFlight, SyncedKinds
 from tenure.controller.disruption.facade import VoluntaryDisruption
 from tenure.controller.invalid_object_reporter import InvalidObjectReporter
@@ -197,11 +198,7 @@ class ControllerSession:
     async def _wait_until_awake(self) -> None:
         times = [at for at in (self.signals.notifier.next_due_at(), *self.provisioning.wake_times) if at is not None]
         remaining = (min(times) - self._now()).total_seconds() if times else None
-        try:
-            async with asyncio.timeout(None if remaining is None else max(remaining, 0.0)):
-                await self._awake.wait()
-        except TimeoutError:
-            return
+        await wait_until_set(self._awake, remaining)
 
     def _synced_kinds(self) -> SyncedKinds:
         is_synced = self.cluster.is_synced

@@ -1,5 +1,6 @@
 """A worker with a clock error of ten minutes decides as with a correct clock, and reports the error."""
 
+import asyncio
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -10,7 +11,7 @@ import pytest
 from aiohttp import web
 from temporalio.common import MetricMeter
 
-from tenure.clock import CLOCK, MAX_OFFSET, Clock, utc_now
+from tenure.clock import CLOCK, MAX_OFFSET, Clock, utc_now, wait_until_set
 from tenure.controller.interruption import InterruptedCapacity
 from tenure.controller.invalid_object_reporter import InvalidObjectReporter
 from tenure.controller.settings import ControllerSettings
@@ -180,3 +181,11 @@ def test_system_clock_is_read_in_one_place(folder: str) -> None:
         if re.search(r"\.now\(UTC\)|\btime\.time", path.read_text())
     ]
     assert found == []
+
+
+async def test_wait_ends_with_its_event_or_timeout() -> None:
+    event = asyncio.Event()
+    assert not await wait_until_set(event, 0.0)
+    asyncio.get_running_loop().call_soon(event.set)
+    assert await wait_until_set(event, None)
+    assert await wait_until_set(event, -1.0), "an event that is already set counts"

@@ -176,10 +176,11 @@ def _reasons_page() -> str:
         "when a phase is past its deadline."
         f"\n\n{blockers}\n## Why a node is not disrupted\nThese are the causes in `tenure plan`, `tenure why` and "
         f"`tenure_disruption_excluded_nodes{{cause}}`.\n\n{ineligibilities}\n## Why a pod is pending\n"
-        "`tenure why POD` and the pod's event `FailedScheduling` have the code, the message, and for a pod without a "
-        "NodePool the reason of each, the nearest first. If several reasons apply, the code is that of the nearest "
-        "NodePool. [Pending pods](../operating/runbooks/no-capacity.md) has the commands. The alert of "
-        "`LimitsExceeded` has the severity `info`, since the limits of a NodePool may be a quota.\n\n"
+        "`tenure why POD` and the pod's event `FailedScheduling` have the code and the message. For a pod that fits no "
+        "NodePool, the message has the reason of each, the nearest first; a pod that selects NodePools by name has "
+        "only their reasons. If several reasons apply, the code is that of the nearest NodePool. "
+        "[Pending pods](../operating/runbooks/no-capacity.md) has the commands. The alert of `LimitsExceeded` has the "
+        "severity `info`, since the limits of a NodePool may be a quota.\n\n"
         f"{pending_pods}"
     )
 

@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
+from tenure.clock import wait_until_set
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.list_watch import Delta, ListWatch
 from tenure.kube.client.resources import PODS
@@ -68,12 +69,8 @@ class PodWatch:
         return PodCount(states["Running"], states["Pending"], states["Leaving"], dict(nodes))
 
     async def wait_for_change(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._changed.wait()
-        except TimeoutError:
-            return
-        self._changed.clear()
+        if await wait_until_set(self._changed, seconds):
+            self._changed.clear()
 
     def _handle_deltas(self, deltas: list[Delta]) -> None:
         for delta in deltas:

@@ -68,8 +68,8 @@ _HANDLE: Final = "handle"
 """The prefix of the steps of subscribers."""
 
 
-class _NotPlanned(NamedTuple):
-    """Why a pod is not planned, and since when. `scheduler_message`: when `stop_planning` was called."""
+class NotPlannedPod(NamedTuple):
+    """A pod that plans leave out, and why. `scheduler_message`: when `stop_planning` was called."""
 
     scheduler_message: str
     why: str
@@ -90,7 +90,7 @@ class ClusterCache:
         self.daemonsets: dict[str, DaemonSetFact] = {}
         self.pod_admission = PodAdmission()
         self._device_classes = DeviceClasses()
-        self._not_planned: dict[str, _NotPlanned] = {}
+        self._not_planned: dict[str, NotPlannedPod] = {}
         """By UID of a pod."""
         self._daemon_templates = DaemonTemplates(self.pod_admission, self._device_classes)
         self.namespaces: dict[str, NamespaceFact] = {}
@@ -201,11 +201,11 @@ class ClusterCache:
     def stop_planning(self, uid: str, why: str, since: datetime) -> None:
         """The pod without a node is unplannable until it is bound, or its scheduler's message changes."""
         pod = self.pods[uid]
-        self._not_planned[uid] = _NotPlanned(pod.scheduler_message, why, since)
+        self._not_planned[uid] = NotPlannedPod(pod.scheduler_message, why, since)
         self._store_pod(uid, pod.model_copy(update={"unplannable": why}))
 
-    def not_planned(self, uid: str) -> "_NotPlanned | None":
-        """Given to `stop_planning`, while it applies."""
+    def find_not_planned(self, uid: str) -> NotPlannedPod | None:
+        """None for a pod that plans include."""
         return self._not_planned.get(uid)
 
     def _on_device_class(self, delta: Delta) -> None:

@@ -78,10 +78,10 @@ class ExpectedPods:
         return max(since, up) if since and up else None
 
     def nominated_since(self, targets: Mapping[str, str], now: datetime) -> dict[str, datetime]:
-        """By UID of a pending pod, since when an earlier process may have expected it on its target.
+        """By UID of a pending pod: the time from which an earlier process may have expected it on its target.
 
-        That is the launch of a NodeClaim for the pod. On other nodes, a pod is expected since its scheduler could not
-        schedule it, and not before the last pod left or came.
+        For a NodeClaim that was launched for the pod, that is its creation. On another node, it is the failure of the
+        pod's scheduler, or a later pod event of the node.
         """
         found: dict[str, datetime] = {}
         for uid, target in targets.items():

@@ -90,7 +90,7 @@ class PodVerdicts:
         return counted
 
     def _explain(self, pod: PodFact, now: datetime) -> _Explanation:
-        if not_planned := self._cache.not_planned(pod.uid):
+        if not_planned := self._cache.find_not_planned(pod.uid):
             return _Explanation(blockers.NOT_BOUND, not_planned.why, not_planned.since)
         if rejected := self._nominations.unschedulable.get(pod.uid):
             return _Explanation(rejected.code, rejected.reason)

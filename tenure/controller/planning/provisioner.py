@@ -268,10 +268,10 @@ class Provisioner:
         # Some were bound or deleted during planning, and no later event will report that.
         unsettled = {pod: destination for pod, destination in nominated.items() if not is_settled(self._cache, pod)}
         now = self._now()
-        if self.passes:
-            self._nominations.nominate(unsettled, now)
-        else:
-            self._nominations.nominate(unsettled, now, self._expected_pods.nominated_since(unsettled, now))
+        is_first_pass = self.passes == 0
+        since = self._expected_pods.nominated_since(unsettled, now) if is_first_pass else {}
+        self._nominations.nominate(unsettled, now, since)
+        if is_first_pass:
             self._expected_pods.release_unbound(now)
         return nominated
 

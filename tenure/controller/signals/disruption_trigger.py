@@ -8,11 +8,10 @@ its disruption taint or no longer counts. Some node must also be a candidate: em
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Final, Literal
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
-from tenure.clock import CLOCK
+from tenure.clock import CLOCK, wait_until_set
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import ChangeSet
 from tenure.controller.disruption.cached_budgets import is_disrupting
@@ -87,9 +86,7 @@ class DisruptionTrigger:
             - time.monotonic()
         ) > 0:
             self._deleted.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(remaining):
-                    await self._deleted.wait()
+            await wait_until_set(self._deleted, remaining)
         self._interval = min(self._max_interval, 2 * self._interval)
 
 

@@ -153,6 +153,7 @@ class Packing:
             return self._schedule_in_domain(one, alternative, alternative.variant, count)
         key, rest = keys[0], keys[1:]
         rules = tuple(rules_for_key(alternative.rules, key))
+        inner = [rule for rule in alternative.rules if rule.group.topology_index.key in rest]
         universe = self.universe.usable_domains(alternative.without_volumes, key)
         least = {rule: self.universe.counted_domains(rule) for rule in rules if isinstance(rule, SpreadRule)}
         blocked = set(universe) - set(filter_requested(universe, alternative.variant, key))
@@ -165,10 +166,7 @@ class Packing:
                 domains.headroom = self._domain_headroom(one, alternative, key, domains.order)
             if counts_daemons:
                 domains.fitting_pods = self._fitting_pods_by_domain(one, alternative, key, domains.order)
-            inner = (rule for other in rest for rule in rules_for_key(alternative.rules, other))
-            is_uneven = bool(least) and any(map(self._is_uneven, inner))
-            chunk = 1 if is_uneven else self._chunk_size(one, rules, domains, count - scheduled)
-            pods_by_domain = domains.distribute_pods(chunk)
+            pods_by_domain = domains.distribute_pods(self._chunk_size(one, rules, inner, domains, count - scheduled))
             if not pods_by_domain:
                 return scheduled, reason or RejectionReason(domains.rejection_message(key), TOPOLOGY)
             for name, share in pods_by_domain:
@@ -183,22 +181,26 @@ class Packing:
                     break
         return scheduled, reason
 
-    def _is_uneven(self, rule: Rule) -> bool:
-        """Whether a domain of a spread rule lags behind. kube-scheduler binds pods one by one, and rules for two keys
-        hold for each of them. All pods of one domain of the other key must not fill the gap.
-        """
-        if not isinstance(rule, SpreadRule):
-            return False
-        counts = [rule.group.domain_count(name) for name in self.universe.counted_domains(rule)]
-        return max(counts, default=0) - min(counts, default=0) > 1
+    def _chunk_size(
+        self, one: PodClass, rules: Sequence[Rule], inner: Sequence[Rule], domains: Domains, count: int
+    ) -> int:
+        """All pods at once, unless a domain may run out of capacity: then other domains must not get ahead of it.
 
-    def _chunk_size(self, one: PodClass, rules: Sequence[Rule], domains: Domains, count: int) -> int:
-        """All pods at once, unless a domain may run out of capacity: then other domains must not get ahead of it."""
+        One pod while a spread rule of an `inner` key is uneven: kube-scheduler binds pods one by one, and each must
+        satisfy the rules of all keys.
+        """
         skews = [rule.max_skew for rule in rules if isinstance(rule, SpreadRule)]
+        if skews and any(self._is_uneven(rule) for rule in inner if isinstance(rule, SpreadRule)):
+            return 1
         offers, domain_count = self.instance_selector.offers, len(domains.order)
         if not skews or not (domains.blocked or any(_may_run_out(offer, one, domain_count) for offer in offers)):
             return count
         return min(count, max(1, min(skews) * domain_count))
+
+    def _is_uneven(self, rule: SpreadRule) -> bool:
+        """Whether the pods in two domains differ by more than one."""
+        counts = [rule.group.domain_count(name) for name in self.universe.counted_domains(rule)]
+        return max(counts, default=0) - min(counts, default=0) > 1
 
     def _fitting_pods_by_domain(
         self, one: PodClass, alternative: ConstraintAlternative, key: str, names: Iterable[str]

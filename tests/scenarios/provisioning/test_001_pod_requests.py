@@ -3,6 +3,7 @@
 import pytest
 
 from tenure.apis.labels import INSTANCE_TYPE
+from tenure.kube.client.resources import PODS
 from tests.support.product.cluster_scope import ClusterScope
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.objects import TWO_CPUS, Object, daemon_set, pending_pod
@@ -46,7 +47,7 @@ async def test_pods_with_unsupported_field_cause_no_launch_and_keep_their_node(p
         await product.patch(scope.pool_path, {"spec": {"template": labels}})
         await wait_until(lambda: assert_reason(product, name))
         await assert_throughout(lambda: scope.assert_nodes_launched(1), seconds=5)
-        await product.delete(f"/api/v1/namespaces/default/pods/{scope.name}-running")
+        await product.delete(PODS.path(f"{scope.name}-running", namespace="default"))
         await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
         await wait_until(lambda: scope.assert_pods_running(1))
         await scope.wait_until_nodes_launched(2)

@@ -24,6 +24,6 @@ def test_only_the_planner_imports_numpy_and_highspy() -> None:
 
 
 def test_product_does_not_call_wait_for() -> None:
-    """With Python 3.11, `asyncio.wait_for` swallows a cancellation that arrives as its wait ends (fixed in 3.12)."""
+    """With Python 3.11, it swallows a cancellation that arrives as its wait ends: use `wait_until_set` or a timeout."""
     files = (path for name in (*PACKAGES, "worker.py") for path in (ROOT / name, *(ROOT / name).rglob("*.py")))
     assert [path for path in files if path.is_file() and "asyncio.wait_for" in path.read_text()] == []

@@ -50,5 +50,5 @@ def sent_and_stored_models() -> list[type[BaseModel]]:
 
 
 @pytest.mark.parametrize("model", sent_and_stored_models(), ids=lambda model: model.__name__)
-def test_model_ignores_unknown_fields(model: type[BaseModel]) -> None:
+def test_model_accepts_unknown_fields(model: type[BaseModel]) -> None:
     assert model.model_config.get("extra") != "forbid"

@@ -3,13 +3,14 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from tenure.controller.cache.dirty import TAGS
+from tenure.controller.signals import disruption_trigger
 from tenure.controller.signals.disruption_trigger import DisruptionTrigger
 from tenure.model.disruption.commands import ClusterChanged
 from tests.support.controller.builders import CacheHarness, Json, claim, node, pod, pool
@@ -21,40 +22,34 @@ STEP = 0.01
 
 
 class FakeClock:
-    """Replaces `time` and `asyncio`. It advances only on request, independent of the load of the machine."""
+    """Replaces `time` and `wait_until_set`. It advances only on request, independent of the load of the machine."""
 
-    Event, time_ns = asyncio.Event, staticmethod(time.time_ns)
+    time_ns = staticmethod(time.time_ns)
 
     def __init__(self) -> None:
         self.now = 0.0
-        self._ends_at: dict[asyncio.Timeout, float] = {}
 
     def monotonic(self) -> float:
         return self.now
 
-    @asynccontextmanager
-    async def timeout(self, seconds: float) -> AsyncIterator[None]:
-        async with asyncio.timeout(None) as timeout:
-            self._ends_at[timeout] = self.now + seconds
-            try:
-                yield
-            finally:
-                self._ends_at.pop(timeout, None)
+    async def wait_until_set(self, event: asyncio.Event, timeout_seconds: float) -> bool:
+        ends_at = self.now + timeout_seconds
+        while True:
+            if event.is_set() or self.now >= ends_at:
+                return event.is_set()
+            await asyncio.sleep(0)
 
     async def advance(self, seconds: float) -> None:
         for _ in range(round(seconds / STEP)):
             self.now += STEP
-            for timeout in [one for one, at in self._ends_at.items() if at <= self.now]:
-                del self._ends_at[timeout]
-                timeout.reschedule(0)
             await run_pending_tasks(10)
 
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
     clock = FakeClock()
-    for name in ("time", "asyncio"):
-        monkeypatch.setattr(f"tenure.controller.signals.disruption_trigger.{name}", clock)
+    monkeypatch.setattr(disruption_trigger, "time", clock)
+    monkeypatch.setattr(disruption_trigger, "wait_until_set", clock.wait_until_set)
     return clock
 
 
