@@ -48,9 +48,9 @@ test-integration: controlplane ## Run all integration tests and scenarios
 test-killed: controlplane ## Run a sample of the scenarios with the worker killed once
 	@$(BIN)/python -m tests.scenarios.sample $(ARGS)
 
-test-replay: setup ## Replay all histories with other hash seeds, and run the workflow tests without a workflow cache
+test-replay: setup ## Replay all stored histories with other hash seeds, and the histories of all workflow tests
 	@for seed in 1 2 3; do PYTHONHASHSEED=$$seed $(PYTEST) -n 2 tests/replay $(ARGS) || exit 1; done
-	@$(PYTEST) -n 4 --workflow-cache=0 tests/unit/workflows $(ARGS)
+	@$(PYTEST) -n 4 --replay-histories tests/unit/workflows $(ARGS)
 
 test-nightly: controlplane tools ## Run chart, image, price and month tests, property tests at full depth, 200 random clusters
 	@$(PYTEST) -n 3 tests/nightly $(ARGS)

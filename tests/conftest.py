@@ -43,7 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--temporal", choices=("dev", "postgres"), default="dev", help="Temporal server of the sandbox")
     group.addoption("--encrypted", action="store_true", help="encrypt the payloads that Temporal stores")
     group.addoption("--row", help="run only the tests of this row of the scenarios")
-    group.addoption("--workflow-cache", type=int, default=1000, help="workflows that a worker of a unit test caches")
+    group.addoption("--replay-histories", action="store_true", help="replay the histories of each workflow test")
     group.addoption("--random-clusters", type=int, default=15, help="random clusters to compare with kube-scheduler")
     group.addoption("--first-seed", type=int, default=0, help="seed of the first random cluster")
     group.addoption("--times", type=int, default=1, help="run each test this many times")

@@ -5,26 +5,20 @@ from pathlib import Path
 import pytest
 from temporalio import workflow
 from temporalio.client import WorkflowHistory
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.worker import Replayer
 
 from tests.replay.paths import PATHS
 from tests.replay.record import HISTORIES, missing_paths
 from tests.support.paths import ROOT
-from workflows.runner import WORKFLOWS, OrderedWorkflowRunner
+from tests.support.workflows.histories import create_replayer
+from workflows.runner import WORKFLOWS
 
 STORED = sorted(HISTORIES.glob("*.json"))
 
 
 @pytest.fixture(scope="module")
 def replayer() -> Replayer:
-    """Debug mode disables the deadlock detector, which would fail a task after two seconds."""
-    return Replayer(
-        workflows=WORKFLOWS,
-        data_converter=pydantic_data_converter,
-        workflow_runner=OrderedWorkflowRunner(),
-        debug_mode=True,
-    )
+    return create_replayer()
 
 
 @pytest.mark.parametrize("path", STORED, ids=lambda path: path.stem)

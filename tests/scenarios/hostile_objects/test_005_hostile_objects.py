@@ -97,12 +97,19 @@ async def test_unreadable_messages_do_not_delay_a_spot_warning(product: Installe
 @pytest.mark.row("005-c")
 @pytest.mark.exact_counters
 async def test_each_unreadable_message_is_counted_once(product: InstalledProduct) -> None:
+    """Other tests send unreadable messages too. The worker logs and counts a message in one step."""
     messages = malformed_messages({"status": {"providerID": "aws:///us-west-2a/i-0123456789abcdef0"}})
     dropped = await count_malformed_messages(product)
-    for message in messages:
-        product.aws.send_message(message)
+    sent = [product.aws.send_message(message) for message in messages]
+    await wait_until(partial(assert_logged_once, product, sent))
     await wait_until(partial(assert_queue_empty, product))
-    await wait_until(partial(assert_malformed_messages, product, dropped + len(messages)))
+    await assert_logged_once(product, sent)
+    assert await count_malformed_messages(product) >= dropped + len(sent)
+
+
+async def assert_logged_once(product: InstalledProduct, ids: list[str]) -> None:
+    logged = [one["id"] for one in product.log_entries() if one["message"] == "message dropped"]
+    assert [logged.count(one) for one in ids] == [1] * len(ids)
 
 
 def malformed_messages(claim: Object) -> list[Object]:
@@ -113,10 +120,6 @@ def malformed_messages(claim: Object) -> list[Object]:
         spot_warning(claim, detail=surrogate),
         *(spot_warning(claim, detail={"instance-id": number}) for number in range(7)),
     ]
-
-
-async def assert_malformed_messages(product: InstalledProduct, expected: float) -> None:
-    assert await count_malformed_messages(product) == expected
 
 
 async def count_malformed_messages(product: InstalledProduct) -> float:

@@ -101,12 +101,15 @@ class InstalledProduct:
 
     def logged_steps(self, nodeclaim: str) -> list[str]:
         """Messages of the shared worker's log about the steps of a NodeClaim, without repetitions of a workflow task
-        that timed out. Each line of the log must be JSON."""
-        complete, _, _ = (self.sandbox.logs / "worker-shared.log").read_text().rpartition("\n")
-        lines = [json.loads(line) for line in complete.splitlines()]
-        own = [one for one in lines if one.get("NodeClaim", {}).get("name") == nodeclaim]
+        that timed out."""
+        own = [one for one in self.log_entries() if one.get("NodeClaim", {}).get("name") == nodeclaim]
         steps = [one for one in own if "step" in one and "code" not in one]
         return list(dict.fromkeys(one["message"] for one in steps))
+
+    def log_entries(self) -> list[Object]:
+        """The shared worker's log. Each line must be JSON."""
+        complete, _, _ = (self.sandbox.logs / "worker-shared.log").read_text().rpartition("\n")
+        return [json.loads(line) for line in complete.splitlines()]
 
     async def run_cli(self, *arguments: str) -> tuple[int, Any]:
         """Run a command with the worker's settings and permissions. Returns its exit code and JSON output."""

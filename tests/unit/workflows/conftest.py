@@ -8,6 +8,7 @@ from temporalio.testing import WorkflowEnvironment
 from tests.support.fakes.time_skipping_server import time_skipping
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.logs import plain_log
+from tests.support.workflows.histories import replay_histories
 from tests.unit.workflows.meters import FakeMeter
 from workflows import metrics, nodeclaim_context
 
@@ -56,9 +57,10 @@ def short_poll_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 async def fake(skipping: WorkflowEnvironment, request: pytest.FixtureRequest) -> AsyncIterator[WorkerHarness]:
     """A worker that runs workflows and activities against fake ports."""
-    cached = request.config.getoption("--workflow-cache")
-    async with WorkerHarness.on(skipping, max_cached_workflows=cached).running_worker() as working:
+    async with WorkerHarness.on(skipping).running_worker() as working:
         yield working
+    if request.config.getoption("--replay-histories"):
+        await replay_histories(skipping.client, f"{working.cluster}/")
 
 
 @pytest.fixture

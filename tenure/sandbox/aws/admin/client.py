@@ -148,8 +148,9 @@ class AwsControl(CapacityControl):
         """Send an AWS Health event about instances; `detail` overrides defaults. Returns the event ARN."""
         return str(self._call("POST", "health-event", {"ids": list(instance_ids), "detail": detail})["arn"])
 
-    def send_message(self, message: Json) -> None:
-        self._call("POST", "messages", {"message": message})
+    def send_message(self, message: Json) -> str:
+        """Returns the ID by which a consumer receives the message."""
+        return str(self._call("POST", "messages", {"message": message})["id"])
 
     def count_queued_messages(self) -> int:
         """Messages in the cluster's queue, including received ones that are not deleted yet."""

@@ -162,8 +162,7 @@ def announce_health_event(fake_aws: FakeAws, body: Body) -> Any:
 
 def send_message(fake_aws: FakeAws, body: Body) -> Any:
     """Send a message unchanged to the cluster's queue."""
-    eventbridge.send_message(fake_aws.settings, body["message"])
-    return {"ok": True}
+    return {"id": eventbridge.send_message(fake_aws.settings, body["message"])}
 
 
 def count_messages(fake_aws: FakeAws, body: Body) -> Any:

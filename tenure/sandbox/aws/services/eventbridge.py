@@ -91,9 +91,10 @@ def send_event(settings: SimSettings, event: dict[str, Any]) -> None:
             there.send_message(queue, json.dumps(event))
 
 
-def send_message(settings: SimSettings, message: dict[str, Any]) -> None:
-    """Put a message into the cluster's queue."""
-    sqs_backends[settings.account][settings.region].send_message(settings.cluster_name, json.dumps(message))
+def send_message(settings: SimSettings, message: dict[str, Any]) -> str:
+    """Put a message into the cluster's queue. Returns its ID."""
+    queue = sqs_backends[settings.account][settings.region]
+    return str(queue.send_message(settings.cluster_name, json.dumps(message)).id)
 
 
 def count_queued_messages(settings: SimSettings) -> int:

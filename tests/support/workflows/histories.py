@@ -1,0 +1,60 @@
+"""Replays the histories of tests."""
+
+from collections.abc import AsyncIterator
+
+from temporalio.api.workflow.v1 import WorkflowExecutionInfo
+from temporalio.api.workflowservice.v1 import ListClosedWorkflowExecutionsRequest, ListOpenWorkflowExecutionsRequest
+from temporalio.client import Client, WorkflowHistory
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.worker import Replayer
+
+from tests.support.fakes.permit_granter import PermitGranterWorkflow
+from tests.support.fakes.permit_requester import PermitRequesterWorkflow
+from workflows import activity_options
+from workflows.runner import WORKFLOWS, OrderedWorkflowRunner
+
+MAX_RUNS = 1000
+
+
+def create_replayer() -> Replayer:
+    """Debug mode disables the deadlock detector, which would fail a task after two seconds."""
+    return Replayer(
+        workflows=[*WORKFLOWS, PermitRequesterWorkflow, PermitGranterWorkflow],
+        data_converter=pydantic_data_converter,
+        workflow_runner=OrderedWorkflowRunner(),
+        debug_mode=True,
+    )
+
+
+async def replay_histories(client: Client, id_prefix: str) -> None:
+    """Replay the runs of the workflows with this ID prefix, each once from its first event. A worker without a workflow
+    cache would replay a history at each of its tasks, so that a test with a long history would take minutes. A test
+    lowers the event limit while a run continues as new, so shorter runs than the present limit are only replayed if
+    they are the newest.
+
+    Raises NondeterminismError.
+    """
+    histories = _fetch_histories(client, id_prefix)
+    await create_replayer().replay_workflows(histories, raise_on_replay_failure=True)
+
+
+async def _fetch_histories(client: Client, id_prefix: str) -> AsyncIterator[WorkflowHistory]:
+    service, namespace = client.workflow_service, client.namespace
+    opened = await service.list_open_workflow_executions(
+        ListOpenWorkflowExecutionsRequest(namespace=namespace, maximum_page_size=MAX_RUNS)
+    )
+    closed = await service.list_closed_workflow_executions(
+        ListClosedWorkflowExecutionsRequest(namespace=namespace, maximum_page_size=MAX_RUNS)
+    )
+    newest: set[str] = set()
+    for one in sorted((*opened.executions, *closed.executions), key=_start_nanoseconds, reverse=True):
+        workflow_id = one.execution.workflow_id
+        if workflow_id.startswith(id_prefix):
+            history = await client.get_workflow_handle(workflow_id, run_id=one.execution.run_id).fetch_history()
+            if workflow_id not in newest or len(history.events) >= activity_options.CONTINUE_AS_NEW_AT_EVENTS:
+                yield history
+            newest.add(workflow_id)
+
+
+def _start_nanoseconds(execution: WorkflowExecutionInfo) -> int:
+    return execution.start_time.ToNanoseconds()
