@@ -27,10 +27,9 @@ def create_replayer() -> Replayer:
 
 
 async def replay_histories(client: Client, id_prefix: str) -> None:
-    """Replay the runs of the workflows with this ID prefix, each once from its first event. A worker without a workflow
-    cache would replay a history at each of its tasks, so that a test with a long history would take minutes. A test
-    lowers the event limit while a run continues as new, so shorter runs than the present limit are only replayed if
-    they are the newest.
+    """Replay the runs of the workflows with this ID prefix, each once from its first event
+    (docs/decisions/test-tiers.md). A test lowers the event limit while a run continues as new. Such a run would take
+    another decision now, so a run below the present limit is replayed only if it is the newest.
 
     Raises NondeterminismError.
     """

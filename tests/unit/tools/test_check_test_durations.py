@@ -9,12 +9,14 @@ from tools import check_test_durations
 
 CASE = '<testcase classname="tests.unit.{file}" name="{name}" time="{seconds}"/>'
 
+RunCheck = Callable[..., tuple[int, list[str]]]
+
 
 @pytest.fixture
-def run_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[int, list[str]]]:
+def run_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunCheck:
     """Check a report. Returns the exit code and the tests that ran again, each of which takes 2 seconds."""
 
-    def run(report: str) -> tuple[int, list[str]]:
+    def run(report: str, slowness: float = 1.0) -> tuple[int, list[str]]:
         (tmp_path / "report.xml").write_text(f"<testsuite>{report}</testsuite>")
         rerun: list[str] = []
 
@@ -23,6 +25,7 @@ def run_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str]
             return dict.fromkeys(tests, 2.0)
 
         monkeypatch.setattr(check_test_durations, "rerun_in_isolation", take_two_seconds)
+        monkeypatch.setattr(check_test_durations, "measure_slowness", lambda: slowness)
         return check_test_durations.main(["report.xml"]), rerun
 
     monkeypatch.setattr(check_test_durations, "ROOT", tmp_path)
@@ -35,12 +38,18 @@ def run_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str]
 
 
 @pytest.mark.parametrize(("file", "name"), [("test_gone", "test_new"), ("test_a", "test_old"), ("test_a", "test_ne")])
-def test_renamed_test_is_not_run_again(run_check: Callable[[str], tuple[int, list[str]]], file: str, name: str) -> None:
+def test_renamed_test_is_not_run_again(run_check: RunCheck, file: str, name: str) -> None:
     assert run_check(CASE.format(file=file, name=name, seconds=3)) == (0, [])
 
 
-def test_slow_test_is_run_again_with_all_its_parameters(run_check: Callable[[str], tuple[int, list[str]]]) -> None:
+def test_slow_test_is_run_again_with_all_its_parameters(run_check: RunCheck) -> None:
     names = {"test_new[old-parameter]": 3, "test_new[other]": 4, "test_listed": 3}
     cases = "".join(CASE.format(file="test_a", name=name, seconds=seconds) for name, seconds in names.items())
     assert run_check(cases) == (1, ["tests/unit/test_a.py::test_new"])
     assert run_check(CASE.format(file="test_a", name="test_new", seconds=0.5)) == (0, [])
+
+
+def test_limit_is_higher_on_a_slower_processor(run_check: RunCheck) -> None:
+    report = CASE.format(file="test_a", name="test_new", seconds=3)
+    assert run_check(report, 1.9) == (1, ["tests/unit/test_a.py::test_new"])
+    assert run_check(report, 2.1) == (0, ["tests/unit/test_a.py::test_new"])
