@@ -22,6 +22,10 @@ class _CompactModel(BaseModel):
         object.__setattr__(copied, "__pydantic_fields_set__", _UNTRACKED_FIELDS)
         return copied
 
+    def __eq__(self, other: object) -> bool:
+        """As in pydantic, but without its checks for private and extra fields: plans compare thousands of values."""
+        return type(self) is type(other) and self.__dict__ == other.__dict__
+
 
 class Value(_CompactModel):
     """A frozen value; an unknown field name is an error at construction."""

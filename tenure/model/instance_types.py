@@ -29,6 +29,12 @@ Market = Literal["", "default", "capacity-block", "interruptible"]
 
 # Labels that depend on the offering, not the instance type. One offering must satisfy all requirements on them.
 OFFERING_KEYS: Final = (ZONE, ZONE_ID, CAPACITY_TYPE, *RESERVATION_LABELS, PLACEMENT_GROUP_PARTITION)
+_FIELDS: Final = {
+    ZONE: "zone",
+    ZONE_ID: "zone_id",
+    CAPACITY_TYPE: "capacity_type",
+    PLACEMENT_GROUP_PARTITION: "partition",
+}
 
 
 class Offering(Value):
@@ -50,12 +56,8 @@ class Offering(Value):
         """The value of one of OFFERING_KEYS on its nodes; empty if they do not have the label."""
         if key in RESERVATION_LABELS:
             return self.reserved_labels[key]
-        return {
-            ZONE: self.zone,
-            ZONE_ID: self.zone_id,
-            CAPACITY_TYPE: self.capacity_type,
-            PLACEMENT_GROUP_PARTITION: self.partition,
-        }[key]
+        value: str = getattr(self, _FIELDS[key])
+        return value
 
     @property
     def market(self) -> Market:

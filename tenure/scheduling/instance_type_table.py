@@ -185,6 +185,8 @@ class InstanceTypeTable:
 
     def values_of(self, key: str, types: Mask) -> set[str]:
         """The values of a label that these types can have."""
+        if key not in self._known_labels and key not in WELL_KNOWN:
+            return set()
         labels = self._label_matrix(key)
         return {value for value, row in zip(labels.values, labels.matrix, strict=True) if (row & types).any()}
 
@@ -229,9 +231,10 @@ class InstanceTypeTable:
     def _offering_label_matrix(self, key: str) -> _LabelMatrix:
         known = self._offering_labels.get(key)
         if known is None:
-            known = self._offering_labels[key] = _LabelMatrix.from_rows(
-                [_offering_values(one, key) for _, one in self._offerings]
-            )
+            column = np.array([one.label(key) for _, one in self._offerings], dtype=object)
+            values = sorted({*column} - {""})
+            matrix = np.array([column == value for value in values], dtype=bool).reshape(len(values), len(column))
+            known = self._offering_labels[key] = _LabelMatrix(values, matrix)
         return known
 
     def _label_matrix(self, key: str) -> _LabelMatrix:

@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from operator import attrgetter
 from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 
@@ -55,6 +57,7 @@ def _with_relevant_tolerations(constraints: Constraints, taints: Iterable[Taint]
     return constraints if relevant == constraints.tolerations else replace(constraints, tolerations=relevant)
 
 
+_AGE_ORDER: Final = attrgetter("created", "uid")
 _ClassKey = tuple[int, PodTopologyGroups, int, str]
 """Number of the shape, topology groups, priority and launch blocker."""
 
@@ -79,7 +82,7 @@ def build_pod_classes(
             pods_by_key.setdefault(key, (shape, []))[1].append(pod)
     found = [
         PodClass(
-            pods=sorted(members, key=_age_order),
+            pods=sorted(members, key=_AGE_ORDER),
             requests=dict(shape.requests),
             alternatives=tuple(topology_groups.constraint_alternatives(shape, members[0], policy)),
             counting_groups=groups.counting,
@@ -142,12 +145,8 @@ def number_sizes(classes: Sequence[PodClass], resources: Sequence[str]) -> Sizes
     return Sizes(vectors, np.array(counts, dtype=np.int64), np.array(caps, dtype=np.int64))
 
 
-def _age_order(pod: PodFact) -> tuple[datetime, str]:
-    return pod.created, pod.uid
-
-
 def _queue_order(one: PodClass) -> tuple[int, bool, int, int, datetime, str]:
     """Pods with a limit per node come before unlimited pods, which can fill the rest of their nodes."""
     first = one.pods[0]
     anywhere = new_node_cap(one.alternatives[0].rules) == UNLIMITED
-    return -first.priority, anywhere, -one.requests.get(CPU, 0), -one.requests.get(MEMORY, 0), *_age_order(first)
+    return -first.priority, anywhere, -one.requests.get(CPU, 0), -one.requests.get(MEMORY, 0), first.created, first.uid
