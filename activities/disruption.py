@@ -8,6 +8,7 @@ reads live state: the Node, then its pods.
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
+import structlog
 from temporalio import activity
 
 from activities.ports.core import ConditionPatch, DrainPod, NodeFact, Ports, find_nodeclaim, publish_event_on
@@ -19,8 +20,10 @@ from tenure.clock import utc_now
 from tenure.model.base import parse_timestamp
 from tenure.model.disruption.commands import CommandRequest, CommandResult
 from tenure.model.disruption.decision import CommandCandidate
-from tenure.model.errors import Fault
+from tenure.model.errors import Fault, Forbidden
 from tenure.model.nodeclaim.requests import DisruptionResult, NodeClaimDisruptionRequest, NodeClaimRef, ReportRequest
+
+log = structlog.get_logger(__name__)
 
 
 def node_blocker(node: NodeFact) -> str:
@@ -278,15 +281,30 @@ class DisruptionActivities:
     @activity.defn
     @map_faults
     async def publish_event(self, request: ReportRequest) -> None:
-        """Set a condition on the NodeClaim and publish an event, if requested."""
-        ref = request.claim
+        """Set a condition on the NodeClaim and publish an event, if requested; with `on_node` on its Node too."""
+        ref, node = request.claim, await self._find_node(request.claim) if request.on_node else None
         if request.condition:
             condition = ConditionPatch(
                 type=request.condition, status=request.status, reason=request.reason, message=request.message
             )
             await self._set_condition(ref.name, ref.uid, condition)
+            if node:
+                await self._set_node_condition(node.name, condition)
         if request.event:
             await publish_event_on(self._events, "NodeClaim", ref, request.event, request.message)
+            if node:
+                await publish_event_on(self._events, "Node", node, request.event, request.message)
+
+    async def _find_node(self, ref: NodeClaimRef) -> NodeFact | None:
+        node = await self._nodes.get(ref.node_name) if ref.node_name else None
+        return node if node and node.provider_id == ref.provider_id else None
+
+    async def _set_node_condition(self, node: str, condition: ConditionPatch) -> None:
+        """A role of an older version has no right to set it, and the NodeClaim has the same condition."""
+        try:
+            await self._nodes.set_condition(node, condition, now=utc_now())
+        except Forbidden as fault:
+            log.warning("node condition not set", Node={"name": node}, condition=condition.type, error=str(fault))
 
 
 def _blocked_result(blocked: Sequence[tuple[CommandCandidate, str]]) -> CommandResult:

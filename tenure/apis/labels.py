@@ -364,7 +364,7 @@ WORKFLOW_URL: Final = _own_name(
 )
 NODE_MISSING: Final = _own_name("NodeMissing", "NodeClaim condition", "registered Node that no longer exists", "True")
 NEEDS_ATTENTION: Final = _own_name(
-    "NeedsAttention", "NodeClaim condition", "a blocker that does not clear by itself", "EvictionRefused"
+    "NeedsAttention", "NodeClaim and Node condition", "a blocker that does not clear by itself", "EvictionRefused"
 )
 IMAGE_PIN: Final = _own_name(
     "image-pin", "EC2NodeClass", "images kept after a rollback, JSON", '{"images":{"ami-2":"ami-1"},"by":"tenure"}'

@@ -1,4 +1,4 @@
-"""One verdict per node: each output shows the same code and sentence, also after the worker was killed."""
+"""One verdict per node and pending pod: each output shows the same code and sentence, also after a worker kill."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,7 +11,7 @@ from typing import Any
 from tenure.apis import labels
 from tenure.cli.nodes.get import read
 from tenure.cli.nodes.stuck import find_stuck_nodes
-from tenure.cli.nodes.why import explain_nodes_or_pod, format_explanations
+from tenure.cli.nodes.why import PodExplanation, explain_nodes_or_pod, format_explanations, query_disruption_status
 from tenure.kube.client.resources import NODE_CLAIMS, NODES
 from tenure.model.blockers import SLOW, Verdict
 from tenure.policy.lifecycle.verdict import verdict_of
@@ -34,7 +34,8 @@ from tests.support.product.drains import (
 from tests.support.product.eventually import wait_until
 from tests.support.product.interruption_events import announce_maintenance, instance_id, run_pods_with_rules
 from tests.support.product.objects import Object, lifecycle_policy, pod_spec
-from tests.support.product.product import DedicatedProduct
+from tests.support.product.product import DedicatedProduct, InstalledProduct
+from workflows.search_attributes import BLOCKED_BY
 
 SETUP_SECONDS = 400.0
 TIMEOUTS = {"LAUNCH_TIMEOUT": "30m", "REGISTRATION_TIMEOUT": "30m", "INITIALIZATION_TIMEOUT": "30m"}
@@ -268,12 +269,34 @@ async def _assert_same_everywhere(scope: ClusterScope, name: str, code: str) -> 
     condition = conditions_by_type(await product.kube.request("GET", NODE_CLAIMS.path(name))).get(
         labels.NEEDS_ATTENTION, {}
     )
+    description = await (await scope.workflow_handle(name)).describe()
+    assert description.typed_search_attributes.get(BLOCKED_BY) == verdict.code
+    logged = _logged_codes(product, name)
+    assert logged[-1:] == [verdict.code], logged
     if verdict.clears_by_itself:
         assert condition.get("status") != "True", condition
     else:
-        assert (condition.get("status"), condition.get("reason")) == ("True", code), condition
-        assert verdict.sentence in condition["message"], condition
+        await _assert_reported(scope, name, verdict, condition)
+        if node := await product.find(NODES.path(state.node_name)) if state.node_name else None:
+            await _assert_reported(
+                scope, state.node_name, verdict, conditions_by_type(node).get(labels.NEEDS_ATTENTION, {})
+            )
     return verdict
+
+
+async def _assert_reported(scope: ClusterScope, name: str, verdict: Verdict, condition: Object) -> None:
+    """The condition of the NodeClaim or Node has the code and the sentence, and an event has the sentence."""
+    assert (condition.get("status"), condition.get("reason")) == ("True", verdict.code), condition
+    assert verdict.sentence in condition["message"], condition
+    await scope.assert_event(name, "NeedsAttention", verdict.sentence)
+
+
+def _logged_codes(product: InstalledProduct, name: str) -> list[str]:
+    return [
+        one["code"]
+        for one in product.log_entries()
+        if one["message"] == "blocked nodeclaim" and one["NodeClaim"]["name"] == name
+    ]
 
 
 async def _assert_stuck(product: DedicatedProduct, names: list[str], expected: set[str]) -> None:
@@ -283,3 +306,62 @@ async def _assert_stuck(product: DedicatedProduct, names: list[str], expected: s
 
 async def _assert_counted(product: DedicatedProduct, code: str) -> None:
     assert await product.metric_value("tenure_nodeclaims_needing_attention", code=code) == 1
+
+
+@dataclass(frozen=True)
+class PendingPod:
+    """`spec`: of a pod for this NodePool."""
+
+    code: str
+    spec: Callable[[str], Object]
+    pool: dict[str, Any] = field(default_factory=dict)
+
+
+PENDING_PODS = (
+    PendingPod("NoNodePoolFits", lambda pool: {"nodeSelector": {labels.NODEPOOL: pool, labels.ARCH: "arm64"}}),
+    PendingPod("NoInstanceTypeFits", lambda pool: pod_spec(pool, cpu="3500m")),
+    PendingPod("LimitsExceeded", pod_spec, {"limits": {"cpu": "1"}}),
+    PendingPod("PodUnplannable", lambda pool: {"resourceClaims": [{"name": "gpu", "resourceClaimName": pool}]}),
+    PendingPod("SchedulingGated", lambda pool: {"schedulingGates": [{"name": "example.com/queue"}]}),
+    PendingPod("NotTried", lambda pool: {"schedulerName": "absent"}),
+)
+
+
+async def test_pending_pods_have_one_verdict_before_and_after_a_worker_kill(product: DedicatedProduct) -> None:
+    await product.ensure_worker()
+    async with AsyncExitStack() as stack:
+        scopes = [await stack.enter_async_context(product.scope("pending", **one.pool)) for one in PENDING_PODS]
+        for one, scope in zip(PENDING_PODS, scopes, strict=True):
+            await scope.create_deployment(1, **one.spec(scope.name))
+        before = await assert_pending_pods_consistent(scopes)
+        await product.kill_worker()
+        await product.resume_worker()
+        assert await assert_pending_pods_consistent(scopes) == before
+
+
+async def assert_pending_pods_consistent(scopes: list[ClusterScope]) -> list[Verdict]:
+    return await asyncio.gather(
+        *(
+            wait_until(partial(_assert_one_pod_verdict, scope, one.code), seconds=SETUP_SECONDS, poll_interval=3)
+            for one, scope in zip(PENDING_PODS, scopes, strict=True)
+        )
+    )
+
+
+async def _assert_one_pod_verdict(scope: ClusterScope, code: str) -> Verdict:
+    """`why`, `stuck`, the event and the metric agree."""
+    product, (pod,) = scope.product, await scope.pods()
+    name = pod["metadata"]["name"]
+    (found,) = await explain_nodes_or_pod(product.connection, f"default/{name}")
+    assert isinstance(found, PodExplanation), found
+    verdict = found.status.verdict
+    assert verdict is not None and verdict.code == code, f"{code}: {found.status}"
+    assert verdict.message in format_explanations([found])
+    stuck = await query_disruption_status(product.temporal, product.connection.cluster, pending_pods=True)
+    listed = {group.pod: group.verdict for group in stuck.pending_pods}
+    assert listed.get(f"default/{name}") == (None if verdict.clears_by_itself else verdict), stuck
+    if not verdict.clears_by_itself:
+        await scope.assert_event(name, "FailedScheduling", verdict.message)
+    clears_by_itself = str(verdict.clears_by_itself).lower()
+    await product.metric_value("tenure_pending_pods", code=code, clears_by_itself=clears_by_itself)
+    return verdict

@@ -65,7 +65,7 @@ CONDITIONS: Final[Mapping[str, Iterable[tuple[str, str]]]] = {
         (labels.INSTANCE_TERMINATING, "termination of the instance was requested from EC2"),
         (labels.CONSISTENT_STATE_FOUND, "the Node has the resources that the NodeClaim requested"),
         (labels.DISRUPTION_REASON, "the node is being disrupted; the reason gives the cause"),
-        (labels.NEEDS_ATTENTION, "its blocker does not clear by itself; the reason is its code"),
+        (labels.NEEDS_ATTENTION, "its blocker does not clear by itself; the reason is its code. The Node has it too"),
     ),
     "EC2NodeClass": (
         *((one, "that part was resolved") for one in labels.NODECLASS_CONDITIONS if one != labels.VALIDATION_SUCCEEDED),

@@ -33,21 +33,27 @@ def is_attention_unreported(state: NodeClaimState) -> bool:
 
 
 async def write_attention(context: NodeClaimContext) -> None:
-    """The condition NeedsAttention. A phase that passed its deadline has an event too."""
+    """The condition NeedsAttention of the NodeClaim and its Node, and an event for each new message. An overdue phase
+    has an event of its own, once."""
     state = context.state
     verdict, message = _attention_verdict(state), _attention_message(state)
-    was_reported = state.reported_attention.startswith(_overdue_since(state))
+    was_reported = state.overdue and state.reported_attention.startswith(_overdue_since(state))
     report = ReportRequest(
         claim=context.nodeclaim_ref,
         condition=labels.NEEDS_ATTENTION,
         status="True" if verdict else "",
         reason=verdict.code if verdict else "",
         message=message,
-        event=f"{state.phase.value}Overdue" if verdict and state.overdue and not was_reported else "",
+        event=_attention_event(state) if verdict and not was_reported else "",
+        on_node=True,
     )
     summary = f"report that it needs attention: {verdict.code}" if verdict else "report that it needs no attention"
     await workflow.execute_activity_method(DisruptionActivities.publish_event, report, **with_summary(REPORT, summary))
     context.update_state(reported_attention=message)
+
+
+def _attention_event(state: NodeClaimState) -> str:
+    return f"{state.phase.value}Overdue" if state.overdue else "NeedsAttention"
 
 
 def _attention_verdict(state: NodeClaimState) -> Verdict | None:

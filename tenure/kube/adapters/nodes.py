@@ -15,7 +15,7 @@ import structlog
 from tenure.apis import labels
 from tenure.apis.meta import Taint
 from tenure.apis.nodeclaim import NodeClaim
-from tenure.kube.client.client import JSON_PATCH, KubeClient
+from tenure.kube.client.client import JSON_PATCH, STRATEGIC_MERGE, KubeClient
 from tenure.kube.client.errors import Json
 from tenure.kube.client.objects import BuildPatch, Objects, SharedRead
 from tenure.kube.client.patches import AnnotationPatcher
@@ -28,6 +28,7 @@ from tenure.model.errors import NotFound
 from tenure.model.extra_capacity import MovedPod, NodeLoad
 from tenure.model.facts import NodeFact
 from tenure.model.nodeclaim.node_identity import NODEPOOL_GAP, REGISTERED_GAP
+from tenure.model.provider_results import ConditionPatch
 
 log = structlog.get_logger(__name__)
 
@@ -108,6 +109,17 @@ class KubeNodes(AnnotationPatcher):
     async def unmark_disrupted(self, name: str) -> bool:
         return await self._patch_taints(name, _undo_disruption_patch, "untainted node") is not None
 
+    async def set_condition(self, name: str, condition: ConditionPatch, *, now: datetime) -> bool:
+        node = await self._nodes.get(name)
+        if node is None:
+            return False
+        body = {"status": {"conditions": [_condition_patch(node, condition, now)]}}
+        try:
+            await self._client.request("PATCH", NODES.path(name, sub="status"), body=body, content_type=STRATEGIC_MERGE)
+        except NotFound:
+            return False
+        return True
+
     async def delete(self, name: str) -> bool:
         return await self._nodes.delete(name)
 
@@ -161,6 +173,22 @@ def _registration_patch(node: Json, claim: NodeClaim) -> Json | None:
     if labels.TERMINATION_FINALIZER not in finalizers and "deletionTimestamp" not in metadata:
         patch["metadata"]["finalizers"] = [*finalizers, labels.TERMINATION_FINALIZER]
     return patch
+
+
+def _condition_patch(node: Json, condition: ConditionPatch, now: datetime) -> Json:
+    """A strategic merge patch finds the condition by its type. The kubelet's conditions stay as they are."""
+    if not condition.status:
+        return {"type": condition.type, "$patch": "delete"}
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    same = (one for one in conditions if (one["type"], one["status"]) == (condition.type, condition.status))
+    stamp = now.isoformat(timespec="seconds").replace("+00:00", "Z")
+    return {
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason or condition.type,
+        "message": condition.message,
+        "lastTransitionTime": next((one.get("lastTransitionTime") for one in same), stamp),
+    }
 
 
 def _with_nodeclaim_owner(owners: list[Json], claim: NodeClaim) -> list[Json]:

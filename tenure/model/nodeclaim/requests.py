@@ -171,6 +171,8 @@ class ReportRequest(Message):
     reason: str = ""
     message: str = ""
     event: str = ""
+    on_node: bool = False
+    """The Node gets the condition and the event too."""
 
 
 class NotReadyNotification(Message):

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.resources import NODE_CLAIMS, NODES
 from tenure.model.facts import Taint
+from tenure.model.provider_results import ConditionPatch
 from tests.support.kube.builders import claim_json, node_json
 
 Unique = Callable[[str], str]
@@ -60,6 +61,23 @@ async def test_registration_copies_labels_and_taints_of_the_nodeclaim(
     assert labels.UNREGISTERED_TAINT_KEY not in values
     owner = (await stored_node(kube, admin, node))["metadata"]["ownerReferences"][0]
     assert (owner["kind"], owner["name"], owner["blockOwnerDeletion"]) == ("NodeClaim", claim.name, True)
+
+
+async def test_condition_keeps_its_transition_time_and_the_other_conditions(
+    kube: KubeAdapters, admin: KubeClient, node: str
+) -> None:
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+    await admin.merge(NODES.path(node, sub="status"), {"status": {"conditions": [ready]}})
+    for minute, message in enumerate(("budget 0", "budget 1")):
+        blocked = ConditionPatch(type=labels.NEEDS_ATTENTION, status="True", reason="Blocked", message=message)
+        assert await kube.nodes.set_condition(node, blocked, now=AT + timedelta(minutes=minute))
+    found = {one["type"]: one for one in (await stored_node(kube, admin, node))["status"]["conditions"]}
+    attention = found[labels.NEEDS_ATTENTION]
+    assert (attention["message"], attention["lastTransitionTime"]) == ("budget 1", "2026-03-01T12:00:00Z")
+    assert found["Ready"]["reason"] == "KubeletReady"
+    assert await kube.nodes.set_condition(node, ConditionPatch(type=labels.NEEDS_ATTENTION, status=""), now=AT)
+    assert [one["type"] for one in (await stored_node(kube, admin, node))["status"]["conditions"]] == ["Ready"]
+    assert not await kube.nodes.set_condition(f"no-{node}", blocked, now=AT)
 
 
 async def test_second_registration_does_not_restore_startup_taints(

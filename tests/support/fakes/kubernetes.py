@@ -250,6 +250,14 @@ class FakeNodes(FakeAnnotated):
         self.update_node(name, taints=tuple(one for one in node.taints if one.key != labels.DISRUPTED_TAINT_KEY))
         return True
 
+    async def set_condition(self, name: str, condition: ConditionPatch, *, now: datetime) -> bool:
+        node = self.found.get(name)
+        if node is None:
+            return False
+        others = tuple(one for one in node.conditions if one.type != condition.type)
+        new = NodeCondition(type=condition.type, status=condition.status, since=now)
+        return self.update_node(name, conditions=(*others, new) if condition.status else others) is not None
+
     async def delete(self, name: str) -> bool:
         return self.update_node(name, deleting=True) is not None
 

@@ -107,9 +107,10 @@ class InstalledProduct:
         return list(dict.fromkeys(one["message"] for one in steps))
 
     def log_entries(self) -> list[Object]:
-        """The shared worker's log. Each line must be JSON."""
-        complete, _, _ = (self.sandbox.logs / "worker-shared.log").read_text().rpartition("\n")
-        return [json.loads(line) for line in complete.splitlines()]
+        """The logs of the sandbox's workers, oldest worker first. Each line must be JSON."""
+        logs = sorted(self.sandbox.logs.glob("worker-*.log"), key=lambda path: path.stat().st_mtime)
+        complete = [path.read_text().rpartition("\n")[0] for path in logs]
+        return [json.loads(line) for text in complete for line in text.splitlines()]
 
     async def run_cli(self, *arguments: str) -> tuple[int, Any]:
         """Run a command with the worker's settings and permissions. Returns its exit code and JSON output."""

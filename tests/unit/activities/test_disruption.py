@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tenure.apis.labels import DISRUPTION_REASON, DO_NOT_DISRUPT, NODECLAIM_TERMINATION_TIMESTAMP
-from tenure.model.errors import BadInput, TryLater
+from tenure.apis.labels import DISRUPTION_REASON, DO_NOT_DISRUPT, NEEDS_ATTENTION, NODECLAIM_TERMINATION_TIMESTAMP
+from tenure.model.errors import BadInput, Forbidden, TryLater
 from tenure.model.nodeclaim.requests import NodeClaimDisruptionRequest, ReportRequest
 from tests.unit.activities.builders import REF, FakeCluster, run_activity
 
@@ -125,6 +125,39 @@ async def test_report_writes_condition_and_event(cluster: FakeCluster) -> None:
     await run_activity(cluster.disruption.publish_event, report)
     assert cluster.claims.condition_text("a", "Initialized") == "Unknown NodeNotReady"
     assert cluster.events.published == [("a", "Overdue", "no kubelet")]
+
+
+async def test_report_on_node_sets_its_condition_and_publishes_its_event(cluster: FakeCluster) -> None:
+    cluster.add_running_node()
+    report = ReportRequest(
+        claim=REF, condition=NEEDS_ATTENTION, status="True", reason="PodDoNotDisrupt", event="E", on_node=True
+    )
+    await run_activity(cluster.disruption.publish_event, report)
+    assert node_conditions(cluster) == {NEEDS_ATTENTION: "True"}
+    assert [name for name, *_ in cluster.events.published] == ["a", "node-a"]
+    await run_activity(cluster.disruption.publish_event, report.model_copy(update={"status": ""}))
+    assert node_conditions(cluster) == {}
+
+
+async def test_report_on_node_ignores_node_of_another_instance(cluster: FakeCluster) -> None:
+    cluster.add_running_node()
+    cluster.nodes.update_node("node-a", provider_id="aws:///us-west-2a/i-other")
+    report = ReportRequest(claim=REF, condition=NEEDS_ATTENTION, status="True", event="E", on_node=True)
+    await run_activity(cluster.disruption.publish_event, report)
+    assert node_conditions(cluster) == {}
+    assert [name for name, *_ in cluster.events.published] == ["a"]
+
+
+async def test_denied_node_condition_does_not_prevent_events(cluster: FakeCluster) -> None:
+    cluster.add_running_node()
+    cluster.nodes.faults["set_condition"] = [Forbidden("nodes/status")]
+    report = ReportRequest(claim=REF, condition=NEEDS_ATTENTION, status="True", event="E", on_node=True)
+    await run_activity(cluster.disruption.publish_event, report)
+    assert [name for name, *_ in cluster.events.published] == ["a", "node-a"]
+
+
+def node_conditions(cluster: FakeCluster) -> dict[str, str]:
+    return {one.type: one.status for one in cluster.nodes.found["node-a"].conditions}
 
 
 async def test_report_may_have_condition_or_event_only(cluster: FakeCluster) -> None:
