@@ -350,8 +350,9 @@ async def assert_pending_pods_consistent(scopes: list[ClusterScope]) -> list[Ver
 
 async def _assert_one_pod_verdict(scope: ClusterScope, code: str) -> Verdict:
     """`why`, `stuck`, the event and the metric agree."""
-    product, (pod,) = scope.product, await scope.pods()
-    name = pod["metadata"]["name"]
+    product, pods = scope.product, object_names(await scope.pods())
+    assert len(pods) == 1, pods
+    name = pods[0]
     (found,) = await explain_nodes_or_pod(product.connection, f"default/{name}")
     assert isinstance(found, PodExplanation), found
     verdict = found.status.verdict
