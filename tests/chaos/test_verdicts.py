@@ -321,7 +321,6 @@ PENDING_PODS = (
     PendingPod("NoNodePoolFits", lambda pool: {"nodeSelector": {labels.NODEPOOL: pool, labels.ARCH: "arm64"}}),
     PendingPod("NoInstanceTypeFits", lambda pool: pod_spec(pool, cpu="3500m")),
     PendingPod("LimitsExceeded", pod_spec, {"limits": {"cpu": "1"}}),
-    PendingPod("PodUnplannable", lambda pool: {"resourceClaims": [{"name": "gpu", "resourceClaimName": pool}]}),
     PendingPod("SchedulingGated", lambda pool: {"schedulingGates": [{"name": "example.com/queue"}]}),
     PendingPod("NotTried", lambda pool: {"schedulerName": "absent"}),
 )
