@@ -237,8 +237,11 @@ async def serve(
     replica_watch = worker_versioning.watch_replicas(temporal, launches.task_queue, cloud.clients.set_replicas)
     async with launches, drains, worker:
         async with replica_watch, worker_versioning.as_current_build(temporal, name, build, readiness.wait_for):
-            await temporal_service.start_singletons(
-                temporal, name, batch_window(settings), events=settings.interruption_queue
+            singletons = (temporal, name, batch_window(settings))
+            await temporal_service.start_singletons(*singletons, events=settings.interruption_queue)
+            singleton_check = asyncio.create_task(
+                temporal_service.keep_singletons_running(*singletons, events=settings.interruption_queue),
+                name="singletons",
             )
             await start_schedules(temporal, name)
             readiness.wait_for("")
@@ -247,6 +250,7 @@ async def serve(
             readiness.wait_for("stopping")
             prefetch.cancel()
             memory_trim.cancel()
+            singleton_check.cancel()
             log.info("worker stopping")
         await shut_down(worker, drains, launches)
 

@@ -168,7 +168,7 @@ class Bench:
             await session.wait_until_resolved(
                 partial(session.list_names, kind.path()), what=f"{kind.kind} deleted", seconds=60
             )
-        if still := await session.cancel_open_workflows():
+        if still := await session.terminate_open_workflows():
             raise CommandFailed(f"workflows are still open: {', '.join(still)}")
         if code := await session.worker.stop_gracefully():
             raise CommandFailed(f"the worker exited with code {code}")

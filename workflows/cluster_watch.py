@@ -16,12 +16,15 @@ from tenure.model.errors import InvalidObjectReport
 from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
 from workflows import ids
 from workflows.activity_options import PLAN, WATCH, with_summary
+from workflows.cancellation import IgnoresCancellation
 
 RETRY_AFTER = timedelta(seconds=5)
 
 
 @workflow.defn(name="ClusterWatch")
-class ClusterWatchWorkflow:
+class ClusterWatchWorkflow(IgnoresCancellation):
+    how_to_stop = "scale the Deployment of the worker to zero"
+
     @workflow.init
     def __init__(self, cluster: str, invalid_objects: InvalidObjectReport | None = None) -> None:
         self._cluster = cluster
@@ -57,7 +60,7 @@ class ClusterWatchWorkflow:
             lines.insert(1, "\n**Invalid objects**\n")
         if self._invalid_objects.omitted:
             lines.append(f"- and {self._invalid_objects.omitted} more")
-        workflow.set_current_details("\n".join(lines))
+        self._publish_details("\n".join(lines))
 
 
 PREVIEW_TIMEOUT = timedelta(seconds=60)

@@ -23,6 +23,7 @@ from tenure.model.interruption.records import (
 )
 from workflows import current_details, ids
 from workflows.activity_options import READ, READ_RECOVERED_AFTER, is_continue_as_new_due, with_summary
+from workflows.cancellation import IgnoresCancellation
 
 MAX_PAUSE_SECONDS = 60
 NO_HOST = "no worker hosts the watch at present"
@@ -31,7 +32,9 @@ Source = Literal["messages", "statuses"]
 
 
 @workflow.defn(name="Interruption")
-class InterruptionWorkflow:
+class InterruptionWorkflow(IgnoresCancellation):
+    how_to_stop = "scale the Deployment of the worker to zero, or unset INTERRUPTION_QUEUE"
+
     @workflow.init
     def __init__(self, state: InterruptionState) -> None:
         self._state = state
@@ -141,7 +144,7 @@ class InterruptionWorkflow:
         self._set_current_details()
 
     def _set_current_details(self) -> None:
-        workflow.set_current_details(current_details.render_interruption(self._state))
+        self._publish_details(current_details.render_interruption(self._state))
 
 
 def _cancel_tasks(*tasks: "asyncio.Future[Any]") -> None:

@@ -11,6 +11,7 @@ from tenure.model.observations import ObservedNodeClass
 from tenure.model.workflow_states import NodeClassState
 from workflows import current_details
 from workflows.activity_options import RESOLVE, is_continue_as_new_due, with_summary
+from workflows.cancellation import IgnoresCancellation
 
 REFRESH_INTERVAL = timedelta(minutes=5)
 """While the EC2NodeClass is ready (reference 7.1)."""
@@ -25,7 +26,9 @@ BLOCKED_RECHECK_INTERVAL = timedelta(minutes=10)
 
 
 @workflow.defn(name="EC2NodeClass")
-class NodeClassWorkflow:
+class NodeClassWorkflow(IgnoresCancellation):
+    how_to_stop = "delete its EC2NodeClass"
+
     @workflow.init
     def __init__(self, state: NodeClassState) -> None:
         self._state = state
@@ -138,4 +141,4 @@ class NodeClassWorkflow:
         self._state = self._state.model_copy(update=fields)
 
     def _set_current_details(self) -> None:
-        workflow.set_current_details(current_details.render_nodeclass(self._state))
+        self._publish_details(current_details.render_nodeclass(self._state))

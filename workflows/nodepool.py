@@ -26,6 +26,7 @@ from tenure.policy.nodepool import add_outcomes
 from workflows import current_details
 from workflows.activity_options import PATCH, is_continue_as_new_due, with_summary
 from workflows.approvals import RolloutApprovals
+from workflows.cancellation import IgnoresCancellation
 from workflows.disruption.permits import DisruptionPermits
 from workflows.pausable import Pausable, PauseController
 from workflows.rollout import RolloutController
@@ -34,7 +35,9 @@ from workflows.timers import WakeupTimer, stop_background_tasks
 
 
 @workflow.defn(name="NodePool")
-class NodePoolWorkflow(Pausable, RolloutApprovals):
+class NodePoolWorkflow(Pausable, RolloutApprovals, IgnoresCancellation):
+    how_to_stop = "delete its NodePool; to stop disruption only, pause it"
+
     @workflow.init
     def __init__(self, state: NodePoolState) -> None:
         self._state = state
@@ -201,6 +204,6 @@ class NodePoolWorkflow(Pausable, RolloutApprovals):
     def _set_current_details(self) -> None:
         blocked_by, _ = self._blocked_by()
         waits_for = self._replicas.waits_for(blocked_by)
-        workflow.set_current_details(
+        self._publish_details(
             current_details.render_nodepool(self._state, blocked_by, waits_for, self._rollouts.status_text)
         )

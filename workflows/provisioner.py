@@ -17,6 +17,7 @@ from tenure.model.plan import PlanOutcome, PlanRequest
 from tenure.model.workflow_states import BatchWindow, ProvisioningState
 from workflows import activity_options, current_details, ids
 from workflows.activity_options import PLAN, with_summary
+from workflows.cancellation import IgnoresCancellation
 from workflows.launch_groups import LaunchGroups
 
 PLAN_RETRY_AFTER = timedelta(seconds=2)
@@ -26,7 +27,9 @@ MIN_BATCH_WINDOW = timedelta(milliseconds=10)
 
 
 @workflow.defn(name="Provisioning")
-class ProvisioningWorkflow:
+class ProvisioningWorkflow(IgnoresCancellation):
+    how_to_stop = "scale the Deployment of the worker to zero"
+
     @workflow.init
     def __init__(self, state: ProvisioningState) -> None:
         self._state = state
@@ -164,4 +167,4 @@ class ProvisioningWorkflow:
         return due and not self._groups.has_running_groups
 
     def _set_current_details(self) -> None:
-        workflow.set_current_details(current_details.render_provisioning(self._state))
+        self._publish_details(current_details.render_provisioning(self._state))

@@ -11,6 +11,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, Workf
 from temporalio.workflow import Info
 
 from tenure.model.signals import REPEAT_QUERY
+from workflows.cancellation import CANCELLATION_SIGNAL
 from workflows.cluster_watch import ClusterWatchWorkflow, DisruptionPreviewWorkflow
 from workflows.disruption.cluster import ClusterWorkflow
 from workflows.disruption.command import DisruptionWorkflow
@@ -41,7 +42,8 @@ class EventsBeforeTheirTask(Exception):
 
 
 class OrderedWorkflowRunner(WorkflowRunner):
-    """Runs workflows without a sandbox, and ensures that each activation has the same time as at replay."""
+    """Runs workflows without a sandbox, and ensures that each activation has the same time as at replay. Workflows that
+    ignore cancellation get a request for it as a signal."""
 
     def __init__(self) -> None:
         self._inner = UnsandboxedWorkflowRunner()
@@ -50,7 +52,9 @@ class OrderedWorkflowRunner(WorkflowRunner):
         self._inner.prepare_workflow(defn)
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        return OrderedWorkflowInstance(self._inner.create_instance(det))
+        return OrderedWorkflowInstance(
+            self._inner.create_instance(det), ignores_cancellation=CANCELLATION_SIGNAL in det.defn.signals
+        )
 
     def set_worker_level_failure_exception_types(self, types: Sequence[type[BaseException]]) -> None:
         self._inner.set_worker_level_failure_exception_types(types)
@@ -63,8 +67,9 @@ class OrderedWorkflowInstance(WorkflowInstance):
     starts from the history.
     """
 
-    def __init__(self, inner: WorkflowInstance) -> None:
+    def __init__(self, inner: WorkflowInstance, *, ignores_cancellation: bool = False) -> None:
         self._inner, self._last_nanoseconds = inner, 0
+        self._ignores_cancellation = ignores_cancellation
 
     def activate(self, act: Any) -> Any:
         """Raises EventsBeforeTheirTask. The SDK gets a copy of `act`: it keeps a part, which keeps the whole in
@@ -75,6 +80,10 @@ class OrderedWorkflowInstance(WorkflowInstance):
         self._last_nanoseconds = nanoseconds
         copied = type(act)()
         copied.CopyFrom(act)
+        if self._ignores_cancellation:
+            for job in copied.jobs:
+                if job.WhichOneof("variant") == "cancel_workflow":
+                    job.signal_workflow.signal_name = CANCELLATION_SIGNAL
         return self._inner.activate(copied)
 
     def get_serialization_context(self, command_info: Any) -> Any:

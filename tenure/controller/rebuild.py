@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, Literal
 
-from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.apis.feature_gates import FeatureGate
@@ -25,7 +25,7 @@ from tenure.controller.signals.lifecycle_observers import LifecycleObservers
 from tenure.controller.signals.notifier import WorkflowNotifier
 from tenure.controller.signals.pending_pods import needs_plan
 from tenure.controller.signals.signaller import MAX_CONCURRENT_SIGNALS, SignalQueue
-from tenure.controller.temporal.client import start_singletons
+from tenure.controller.temporal.client import is_open, list_singletons, start_singletons
 from tenure.controller.temporal.namespace import list_attributes, register_attributes, start_schedules
 from tenure.controller.watched_cluster import WatchedCluster
 from tenure.kube.adapters.build import KubeAdapters
@@ -199,8 +199,7 @@ class Rebuild:
         ]
 
     async def _missing_singletons(self) -> list[Discrepancy]:
-        expected = [make(self._cluster) for make in (ids.watch, ids.provisioning, ids.cluster, ids.interruption)]
-        found = await self._unknown_to_temporal(expected, self._is_open)
+        found = await self._unknown_to_temporal(list_singletons(self._cluster), self._is_open)
         return [Discrepancy(kind="Cluster", name=key.rpartition("/")[2], workflow=key) for key in found]
 
     async def _missing_schedules(self) -> list[Discrepancy]:
@@ -261,11 +260,7 @@ class Rebuild:
         return [key for key, known in zip(ordered, results, strict=True) if not known]
 
     async def _is_open(self, key: str) -> bool:
-        try:
-            described = await self._temporal.get_workflow_handle(key).describe()
-        except RPCError as error:
-            return _false_if_not_found(error)
-        return described.status is WorkflowExecutionStatus.RUNNING
+        return await is_open(self._temporal, key)
 
     async def _is_scheduled(self, key: str) -> bool:
         try:

@@ -1,4 +1,4 @@
-"""Compares objects with open workflows every few minutes, and repairs differences in both directions.
+"""Compares objects with open workflows every minute, and repairs differences in both directions.
 
 The visibility store lags, so young objects and workflows are skipped."""
 
@@ -13,9 +13,10 @@ from temporalio.client import Client
 
 from tenure.apis import labels
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.dirty import SyncedKinds
+from tenure.controller.cache.dirty import ChangeSet, SyncedKinds
 from tenure.controller.signals.notifier import WorkflowNotifier
 from tenure.controller.signals.signaller import SignalQueue
+from tenure.controller.temporal.client import is_open
 from tenure.model.facts import NodeClaimFact
 from workflows import ids
 
@@ -67,6 +68,31 @@ def notify_orphaned_coordinators(
     prefixes = (ids.nodepool(cluster, ""), ids.nodeclass(cluster, ""))
     _discard_stale(prefixes, {*pools, *classes, *running}, signal_queue)
     return len(orphans)
+
+
+async def restart_missing_coordinators(
+    client: Client,
+    running: Collection[str],
+    cluster: str,
+    cache: ClusterCache,
+    notifier: WorkflowNotifier,
+    signal_queue: SignalQueue,
+    known: SyncedKinds,
+    now: datetime,
+) -> int:
+    """Start coordinators that do not run, although their objects exist. Returns their number. Visibility lags, so
+    Temporal describes each coordinator that is not in `running`."""
+    pools = {name for name in cache.nodepools if await _is_missing(client, running, ids.nodepool(cluster, name))}
+    classes = {name for name in cache.nodeclasses if await _is_missing(client, running, ids.nodeclass(cluster, name))}
+    for key in (*(ids.nodepool(cluster, name) for name in pools), *(ids.nodeclass(cluster, name) for name in classes)):
+        log.warning("started missing workflow", workflow=key)
+        signal_queue.discard(key)
+    notifier.notify(ChangeSet(nodepools=pools, nodeclasses=classes), known, now)
+    return len(pools) + len(classes)
+
+
+async def _is_missing(client: Client, running: Collection[str], key: str) -> bool:
+    return key not in running and not await is_open(client, key)
 
 
 def repair_nodeclaim_workflows(

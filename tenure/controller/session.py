@@ -56,7 +56,8 @@ MAX_REST_SECONDS: Final = 0.6
 """Shorter than the idle time that closes a batch of pods."""
 _RESYNC_FIRST: Final = (3.0, YOUNG.total_seconds())
 """Seconds before the first two resyncs: for objects deleted while no process watched, and for those that were young."""
-_RESYNC_EVERY: Final = 180.0
+_RESYNC_EVERY: Final = 60.0
+"""A workflow that a person terminates runs again within two minutes."""
 _SYNC_EVERY: Final = 0.5
 
 

@@ -17,7 +17,7 @@ async def test_no_resource_remains(own_product: DedicatedProduct) -> None:
     await own_product.delete(EC2_NODE_CLASSES.path(NODE_CLASS))
     for kind in (NODE_CLAIMS, NODE_POOLS, EC2_NODE_CLASSES):
         await wait_until(partial(_assert_none, own_product, kind.path()))
-    await own_product.cancel_singletons()
+    await own_product.terminate_singletons()
     await own_product.stop_workers()
     assert await _managed_nodes(own_product) == []
     assert [one["id"] for one in own_product.aws.list_instances()["instances"] if one["state"] in ALIVE] == []

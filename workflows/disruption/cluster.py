@@ -49,6 +49,7 @@ from tenure.policy.disruption.commands import (
 from tenure.policy.disruption.permits import reservations_lapse_at, reserved_by_others, update_reservations
 from workflows import current_details, ids, visibility
 from workflows.activity_options import COMMAND, DECIDE, is_continue_as_new_due, with_summary
+from workflows.cancellation import IgnoresCancellation
 from workflows.disruption.command import DisruptionWorkflow
 from workflows.pausable import PausableCluster, PauseController
 from workflows.timers import WakeupTimer, stop_background_tasks
@@ -57,7 +58,9 @@ ROLL_BACK_TIMEOUT = timedelta(minutes=5)
 
 
 @workflow.defn(name="Cluster")
-class ClusterWorkflow(PausableCluster):
+class ClusterWorkflow(PausableCluster, IgnoresCancellation):
+    how_to_stop = "scale the Deployment of the worker to zero; to stop disruption only, pause the cluster"
+
     @workflow.init
     def __init__(self, state: DisruptionState) -> None:
         self._state = state
@@ -249,7 +252,7 @@ class ClusterWorkflow(PausableCluster):
         self._state = self._state.model_copy(update=fields)
 
     def _set_current_details(self) -> None:
-        workflow.set_current_details(current_details.render_cluster(self._state))
+        self._publish_details(current_details.render_cluster(self._state))
 
 
 def _with_nodeclaims(one: CommandRun, launched: CommandLaunched) -> CommandRun:

@@ -190,7 +190,7 @@ class Demo:
         return await session.aws.count_calls()
 
     async def _stop_worker(self) -> None:
-        self._facts.remaining["open workflows"] = await self._session.cancel_open_workflows()
+        self._facts.remaining["open workflows"] = await self._session.terminate_open_workflows()
         self._facts.worker_exit = await self._session.worker.stop_gracefully()
 
     def _update_screen(self, view: ClusterView) -> None:

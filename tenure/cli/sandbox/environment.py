@@ -180,17 +180,17 @@ class SandboxSession:
         self.worker.check()
         self.sandbox.check()
 
-    async def cancel_open_workflows(self, seconds: float = 15.0) -> list[str]:
+    async def terminate_open_workflows(self, seconds: float = 15.0) -> list[str]:
         """Returns the IDs of workflows that are still open after `seconds`."""
         await remove_schedules(self.temporal, self.sandbox.plan.cluster_name)
         deadline = time.monotonic() + seconds
-        cancelled: set[str] = set()
+        terminated: set[str] = set()
         while (still := await self.open_workflows()) and time.monotonic() < deadline:
             for workflow in still:
-                if workflow.id not in cancelled:
-                    cancelled.add(workflow.id)
+                if workflow.id not in terminated:
+                    terminated.add(workflow.id)
                     with suppress(RPCError):  # It may have completed meanwhile.
-                        await self.temporal.get_workflow_handle(workflow.id).cancel()
+                        await self.temporal.get_workflow_handle(workflow.id).terminate("the sandbox stops")
             await asyncio.sleep(POLL_INTERVAL_SECONDS / 2)
         return sorted(workflow.id for workflow in still)
 

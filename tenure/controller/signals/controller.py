@@ -14,6 +14,7 @@ from tenure.controller.resync import (
     list_nodeclaim_workflows,
     notify_orphaned_coordinators,
     repair_nodeclaim_workflows,
+    restart_missing_coordinators,
 )
 from tenure.controller.settings import ControllerSettings
 from tenure.controller.signals.lifecycle_observers import LifecycleObservers
@@ -71,9 +72,16 @@ class SignalController:
     async def resync(self, known: Callable[[], SyncedKinds]) -> None:
         """Compare objects with open workflows. `known` is called after the workflows are listed."""
         cache = self._cluster.cache
-        running = await list_nodeclaim_workflows(self._temporal, self._settings.cluster)
-        coordinators = await list_coordinators(self._temporal, self._settings.cluster)
+        temporal, cluster = self._temporal, self._settings.cluster
+        running, coordinators = (
+            await list_nodeclaim_workflows(temporal, cluster),
+            await list_coordinators(temporal, cluster),
+        )
         if not self._cluster.stale_kinds(_STALE_AFTER_SECONDS):
             cache.forget_unobserved_nodeclaims(self._now() - YOUNG)
-            repair_nodeclaim_workflows(running, cache, self.notifier, self._signal_queue, known(), self._now())
-            notify_orphaned_coordinators(coordinators, self._settings.cluster, cache, self.notifier, self._signal_queue)
+            notifier, signal_queue, now = self.notifier, self._signal_queue, self._now()
+            repair_nodeclaim_workflows(running, cache, notifier, signal_queue, known(), now)
+            notify_orphaned_coordinators(coordinators, cluster, cache, notifier, signal_queue)
+            await restart_missing_coordinators(
+                temporal, coordinators, cluster, cache, notifier, signal_queue, known(), now
+            )

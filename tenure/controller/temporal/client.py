@@ -1,5 +1,6 @@
 """Temporal for the worker: a client with metrics, and the singleton workflows. `BadInput` names the setting to fix."""
 
+import asyncio
 import logging
 import socket
 from collections.abc import Collection
@@ -9,7 +10,7 @@ from typing import Any, Final
 import structlog
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.runtime import (
     LogForwardingConfig,
@@ -36,6 +37,7 @@ from workflows.provisioner import ProvisioningWorkflow
 log = structlog.get_logger(__name__)
 
 RESET_TIMEOUT = timedelta(seconds=3)
+SINGLETON_CHECK_EVERY: Final = timedelta(minutes=1)
 CORE_LOGGING: Final = LoggingConfig(
     filter=TelemetryFilter(core_level="WARN", other_level="ERROR"),
     forwarding=LogForwardingConfig(
@@ -115,6 +117,37 @@ async def start_singletons(
     for key, (run, state, more) in starts.items():
         if not only or key in only:
             await temporal.start_workflow(run, state, id=key, task_queue=queue, id_conflict_policy=policy, **more)
+
+
+def list_singletons(cluster: str) -> list[str]:
+    """The IDs of the workflows that `start_singletons` starts."""
+    return [make(cluster) for make in (ids.watch, ids.provisioning, ids.cluster, ids.interruption)]
+
+
+async def is_open(temporal: Client, workflow_id: str) -> bool:
+    """Whether a run of the workflow is open, as Temporal itself knows. Raises RPCError."""
+    try:
+        description = await temporal.get_workflow_handle(workflow_id).describe()
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return False
+        raise
+    return description.status is WorkflowExecutionStatus.RUNNING
+
+
+async def keep_singletons_running(
+    temporal: Client, cluster: str, window: BatchWindow, *, events: str = "", every: timedelta = SINGLETON_CHECK_EVERY
+) -> None:
+    """Until cancelled: start each singleton again that a person terminated. The check costs no Temporal action."""
+    while True:
+        await asyncio.sleep(every.total_seconds())
+        try:
+            missing = [one for one in list_singletons(cluster) if not await is_open(temporal, one)]
+            if missing:
+                await start_singletons(temporal, cluster, window, events=events, only=missing)
+                log.warning("started missing workflows", workflows=missing)
+        except RPCError as error:
+            log.warning("singleton workflows not checked", error=str(error))
 
 
 async def reset_sticky_queue(temporal: Client, workflow_id: str) -> None:

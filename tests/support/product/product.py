@@ -213,14 +213,14 @@ class InstalledProduct:
             found[name] = version["LaunchTemplateVersions"][0]["LaunchTemplateData"]["ImageId"]
         return found
 
-    async def cancel_singletons(self) -> None:
+    async def terminate_singletons(self) -> None:
         """Stop the cluster-wide workflows: garbage collection, watch and provisioning, as the demo does at its end."""
         await remove_schedules(self.temporal, self.sandbox.plan.cluster_name)
         await wait_until(self._assert_only_singletons_run)
         for one in await self.open_workflows():
             # Visibility may still list a completed workflow.
             with contextlib.suppress(RPCError):
-                await self.temporal.get_workflow_handle(one.id).cancel()
+                await self.temporal.get_workflow_handle(one.id).terminate("the test ends")
         await wait_until(self._assert_no_workflow_runs)
 
     async def _assert_only_singletons_run(self) -> None:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.controller.signals.signaller import Signal, SignalQueue
@@ -35,6 +35,7 @@ class FakeTemporal:
         """Calls wait until this event is set."""
         self.waiting = 0
         self.max_in_flight = 0
+        self.open_workflows: set[str] = set()
 
     @property
     def client(self) -> Client:
@@ -79,6 +80,11 @@ class FakeHandle:
 
     async def signal(self, name: str, argument: Message, **_: Any) -> None:
         await self.temporal._take(Sent(self.workflow_id, name, argument))
+
+    async def describe(self) -> SimpleNamespace:
+        if self.workflow_id not in self.temporal.open_workflows:
+            raise RPCError("not found", RPCStatusCode.NOT_FOUND, b"")
+        return SimpleNamespace(status=WorkflowExecutionStatus.RUNNING)
 
 
 class RecordingSignalQueue(SignalQueue):

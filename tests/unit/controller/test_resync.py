@@ -4,9 +4,14 @@ from datetime import datetime
 
 import pytest
 
-from tenure.controller.resync import notify_orphaned_coordinators, repair_nodeclaim_workflows
+from tenure.controller.resync import (
+    notify_orphaned_coordinators,
+    repair_nodeclaim_workflows,
+    restart_missing_coordinators,
+)
 from tenure.model.observations import ObservedNodeClass, ObservedNodePool
-from tests.support.controller.builders import Json, at, claim, pool
+from tests.support.controller.builders import Json, at, claim, node_class, pool
+from tests.unit.controller.fake_temporal import FakeTemporal
 from tests.unit.controller.signals.notifier_harness import ALL_SYNCED, NotifierHarness
 
 
@@ -69,3 +74,27 @@ def test_coordinators_of_objects_deleted_without_a_watch_are_signaled() -> None:
         (observed,) = harness.signal_queue.arguments_to(lost_workflow_id)
         assert isinstance(observed, message) and observed.exists is False
     assert not harness.signal_queue.arguments_to("prod/nodepool/general")
+
+
+async def test_terminated_coordinators_are_started_again() -> None:
+    """Visibility shows one of four; Temporal knows a second one."""
+    harness, temporal = NotifierHarness(), FakeTemporal()
+    temporal.open_workflows = {"prod/nodepool/young"}
+    for name in ("general", "young", "lost"):
+        harness.apply_objects("nodepools", pool(name))
+    harness.apply_objects("ec2nodeclasses", node_class("default"))
+    harness.notify()
+    signaled = len(harness.signal_queue.signals)
+    count = await restart_missing_coordinators(
+        temporal.client,
+        ["prod/nodepool/general"],
+        "prod",
+        harness.cache,
+        harness.notifier,
+        harness.signal_queue,
+        ALL_SYNCED,
+        at(0),
+    )
+    assert count == 2
+    started = {one.workflow_id for one in harness.signal_queue.signals[signaled:]}
+    assert started == {"prod/nodepool/lost", "prod/nodeclass/default"}

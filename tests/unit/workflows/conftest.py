@@ -38,6 +38,7 @@ def meter(monkeypatch: pytest.MonkeyPatch) -> FakeMeter:
     recorded = FakeMeter()
     monkeypatch.setattr(metrics, "workflow", recorded)
     monkeypatch.setattr(nodeclaim_context, "workflow", recorded)
+    monkeypatch.setattr(nodeclaim_context, "publish_details", recorded.set_current_details)
     return recorded
 
 

@@ -4,9 +4,8 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.client import Client, WorkflowHandle
 from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.exceptions import CancelledError
 from temporalio.testing import WorkflowEnvironment
 
 from tenure.model.errors import Forbidden, NotFound
@@ -218,19 +217,6 @@ async def test_repeated_faults_continue_as_new(fake: WorkerHarness) -> None:
         await wait_until_skipping_time(fake, is_continued, minutes=5)
         found = await query_state(fake.client.get_workflow_handle_for(InterruptionWorkflow.run, handle.id))
     assert found.messages.failed_attempts > 15 and found.messages.failing_since is not None
-
-
-async def test_cancellation_stops_consumers(fake: WorkerHarness) -> None:
-    async with fake.running_planner():
-        handle = await start_interruption(fake)
-        await wait_until_true(
-            lambda: bool(fake.interruptions.queue.polled_queues) and fake.interruptions.statuses.reads > 0
-        )
-        await handle.cancel()
-        with pytest.raises(WorkflowFailureError) as ended:
-            await handle.result()
-        assert isinstance(ended.value.cause, CancelledError)
-        await wait_until_true(lambda: fake.interruptions.queue.polling == 0)
 
 
 async def test_uncached_workflow_replays_and_continues(skipping: WorkflowEnvironment) -> None:

@@ -1,0 +1,64 @@
+"""Promise 6: singleton workflows continue after a cancellation request, and run again after a termination."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from temporalio.client import WorkflowHandle
+
+from tenure.controller.temporal.client import is_open, list_singletons
+from tenure.kube.client.resources import NODE_CLAIMS
+from tests.support.product.eventually import wait_until
+from tests.support.product.interruption_events import nodeclaim_name, send_spot_warning
+from tests.support.product.product import DedicatedProduct
+from workflows import ids
+
+REPAIRED_WITHIN_SECONDS = 120.0
+
+
+@pytest.mark.row("005-e")
+async def test_cancelled_and_terminated_singletons_do_not_stop_the_cluster(own_product: DedicatedProduct) -> None:
+    await own_product.ensure_worker(INTERRUPTION_QUEUE=own_product.sandbox.plan.cluster_name)
+    async with own_product.scope("005-e", after="Never") as scope:
+        await for_each_singleton(own_product, lambda one: one.cancel())
+        first, second = await scope.run_pods(2)
+        await for_each_singleton(own_product, lambda one: one.terminate("005-e"))
+        await wait_until(lambda: assert_singletons_run(own_product), seconds=REPAIRED_WITHIN_SECONDS)
+        await own_product.delete(NODE_CLAIMS.path(nodeclaim_name(first)))
+        await wait_until(lambda: scope.assert_nodeclaims_deleted([nodeclaim_name(first)]))
+        send_spot_warning(own_product, second)
+        await wait_until(lambda: scope.assert_event(nodeclaim_name(second), "SpotInterrupted"))
+        await wait_until(lambda: scope.assert_pods_running(2))
+
+
+@pytest.mark.row("005-e")
+async def test_terminated_nodeclaim_and_nodepool_workflows_run_again(own_product: DedicatedProduct) -> None:
+    await own_product.ensure_worker()
+    async with own_product.scope("005-e", after="Never") as scope:
+        (claim,) = await scope.run_pods(1)
+        for one in await own_product.open_workflows():
+            if f"/{scope.name}" in one.id:
+                await own_product.temporal.get_workflow_handle(one.id).terminate("005-e")
+        await own_product.delete(NODE_CLAIMS.path(nodeclaim_name(claim)))
+        await wait_until(
+            lambda: scope.assert_nodeclaims_deleted([nodeclaim_name(claim)]), seconds=REPAIRED_WITHIN_SECONDS
+        )
+        await wait_until(
+            lambda: assert_nodepool_workflow_runs(own_product, scope.name), seconds=REPAIRED_WITHIN_SECONDS
+        )
+
+
+async def for_each_singleton(
+    product: DedicatedProduct, act: Callable[[WorkflowHandle[object, object]], Awaitable[None]]
+) -> None:
+    for workflow_id in list_singletons(product.sandbox.plan.cluster_name):
+        await act(product.temporal.get_workflow_handle(workflow_id))
+
+
+async def assert_singletons_run(product: DedicatedProduct) -> None:
+    for workflow_id in list_singletons(product.sandbox.plan.cluster_name):
+        assert await is_open(product.temporal, workflow_id), f"{workflow_id} does not run"
+
+
+async def assert_nodepool_workflow_runs(product: DedicatedProduct, pool: str) -> None:
+    workflow_id = ids.nodepool(product.sandbox.plan.cluster_name, pool)
+    assert await is_open(product.temporal, workflow_id), f"{workflow_id} does not run"
