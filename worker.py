@@ -240,7 +240,7 @@ async def serve(
             singletons = (temporal, name, batch_window(settings))
             await temporal_service.start_singletons(*singletons, events=settings.interruption_queue)
             singleton_check = asyncio.create_task(
-                temporal_service.keep_singletons_running(*singletons, events=settings.interruption_queue),
+                temporal_service.restart_missing_singletons(*singletons, events=settings.interruption_queue),
                 name="singletons",
             )
             await start_schedules(temporal, name)

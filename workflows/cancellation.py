@@ -22,7 +22,7 @@ class IgnoresCancellation:
     _cancellation_requested: datetime | None = None
 
     @workflow.signal(name=CANCELLATION_SIGNAL, description="From Temporal: a request to cancel this workflow")
-    def note_cancellation_request(self) -> None:
+    def record_cancellation_request(self) -> None:
         self._cancellation_requested = workflow.now()
         workflow.logger.warning("cancellation request not followed", extra={"remedy": self.how_to_stop})
         self._publish_details(self._details)
@@ -31,9 +31,9 @@ class IgnoresCancellation:
         """Set the current details, after a note about a cancellation request."""
         self._details = details
         at = self._cancellation_requested
-        note = f"**Cancellation requested at {at:%H:%M:%S} UTC and not followed.** " if at else ""
-        note += f"To stop it, {self.how_to_stop}.\n\n" if at else ""
-        workflow.set_current_details(note + details)
+        notice = f"**Cancellation requested at {at:%H:%M:%S} UTC and not followed.** " if at else ""
+        notice += f"To stop it, {self.how_to_stop}.\n\n" if at else ""
+        workflow.set_current_details(notice + details)
 
 
 def publish_details(details: str) -> None:

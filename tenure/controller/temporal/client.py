@@ -135,7 +135,7 @@ async def is_open(temporal: Client, workflow_id: str) -> bool:
     return description.status is WorkflowExecutionStatus.RUNNING
 
 
-async def keep_singletons_running(
+async def restart_missing_singletons(
     temporal: Client, cluster: str, window: BatchWindow, *, events: str = "", every: timedelta = SINGLETON_CHECK_EVERY
 ) -> None:
     """Until cancelled: start each singleton again that a person terminated. The check costs no Temporal action."""

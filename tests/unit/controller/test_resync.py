@@ -93,7 +93,7 @@ async def test_terminated_coordinators_are_started_again() -> None:
         harness.notifier,
         harness.signal_queue,
         ALL_SYNCED,
-        at(0),
+        at(60),
     )
     assert count == 2
     started = {one.workflow_id for one in harness.signal_queue.signals[signaled:]}

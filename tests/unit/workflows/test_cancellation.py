@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 from temporalio.api.workflowservice.v1 import ListOpenWorkflowExecutionsRequest
 
-from tenure.controller.temporal.client import keep_singletons_running, start_singletons
+from tenure.controller.temporal.client import restart_missing_singletons, start_singletons
 from tenure.model.workflow_states import BatchWindow
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import wait_until
@@ -67,7 +67,7 @@ async def test_terminated_singleton_is_started_again(planning: WorkerHarness) ->
     await start_singletons(planning.client, planning.cluster, window)
     terminated = ids.provisioning(planning.cluster)
     with patch("tenure.controller.temporal.client.is_open", lambda _, workflow_id: is_open(planning, workflow_id)):
-        check = asyncio.create_task(keep_singletons_running(planning.client, planning.cluster, window, every=every))
+        check = asyncio.create_task(restart_missing_singletons(planning.client, planning.cluster, window, every=every))
         await planning.client.get_workflow_handle(terminated).terminate("a person did it")
         await wait_until(lambda: is_open(planning, terminated))
         check.cancel()
