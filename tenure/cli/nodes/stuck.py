@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from temporalio.client import Client, WorkflowExecution
+from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
 from tenure.cli.console import PrintableTable, folded, make_table, unwrapped
@@ -57,23 +57,33 @@ _QUERY_TIMEOUT = timedelta(seconds=2)
 PENDING_PODS_TIMEOUT = timedelta(seconds=10)
 LAUNCH_FAILURES = 3
 """Failures of one launch, each with all instance types and zones, from which on it is listed."""
+LONG_LIVED: Final = ("Cluster", "ClusterWatch", "EC2NodeClass", "Interruption", "NodeClaim", "NodePool", "Provisioning")
+STOPPED: Final = {
+    WorkflowExecutionStatus.CANCELED: "Canceled",
+    WorkflowExecutionStatus.FAILED: "Failed",
+    WorkflowExecutionStatus.TERMINATED: "Terminated",
+    WorkflowExecutionStatus.TIMED_OUT: "TimedOut",
+}
+"""Endings without a decision of the workflow."""
+STARTED_BY_WORKER: Final = "a running worker starts it again within two minutes"
 S = TypeVar("S", bound=Message)
 
 
 @temporal_command
 async def stuck(connection: Connection) -> Result:
     """List all that needs attention: nodes and pending pods whose blocker does not clear by itself, overdue nodes,
-    rollouts and commands, launches that fail repeatedly, EC2NodeClasses that are not ready, invalid objects. Exit code
-    1 if one is listed. Slow nodes are listed too."""
+    rollouts and commands, launches that fail repeatedly, EC2NodeClasses that are not ready, invalid objects,
+    terminated workflows. Exit code 1 if one is listed. Slow nodes are listed too."""
     now = datetime.now(UTC)
     client, cluster = await connection.connect(), connection.cluster
-    (overdue, slow, follows, paused), items, invalid, pods = await asyncio.gather(
+    (overdue, slow, follows, paused), items, stopped, invalid, pods = await asyncio.gather(
         find_stuck_nodes(client, cluster, connection.page_url),
         list_stuck_items(client, cluster, now),
+        list_stopped_workflows(client, cluster),
         query_invalid_objects(client, cluster),
         query_disruption_status(client, cluster, pending_pods=True, timeout=PENDING_PODS_TIMEOUT),
     )
-    items += [pending_pod_item(one) for one in pods.pending_pods]
+    items += [*stopped, *(pending_pod_item(one) for one in pods.pending_pods)]
     return stuck_result(overdue, slow, follows, paused, items, now, invalid.objects, pods.blocked)
 
 
@@ -110,6 +120,27 @@ async def list_stuck_items(client: Client, cluster: str, now: datetime) -> list[
         *(one for state in nodepool_states.values() if (one := nodepool_item(state))),
         *(nodeclass_item(one) for one in nodeclass_states.values() if one.ready == "False"),
     ]
+
+
+async def list_stopped_workflows(client: Client, cluster: str) -> list[StuckItem]:
+    """Long-lived workflows whose latest run was terminated or failed, until a worker starts them again."""
+    ended = f"WorkflowType IN {LONG_LIVED} AND ExecutionStatus IN {tuple(STOPPED.values())}"
+    query = f"{ended} AND WorkflowId STARTS_WITH '{cluster}/'"
+    keys = sorted({one.id async for one in client.list_workflows(query, page_size=1000)})[:MAX_QUERIES]
+    items = await asyncio.gather(*(_stopped_item(client, key) for key in keys))
+    return [one for one in items if one]
+
+
+async def _stopped_item(client: Client, workflow_id: str) -> StuckItem | None:
+    """None if a later run runs or completed, or if the server does not respond."""
+    try:
+        latest = await client.get_workflow_handle(workflow_id).describe(rpc_timeout=_QUERY_TIMEOUT)
+    except RPCError:
+        return None
+    if latest.status not in STOPPED:
+        return None
+    why = f"{STOPPED[latest.status]}; {STARTED_BY_WORKER}"
+    return StuckItem(f"workflow {workflow_id}", "-", latest.close_time, why)
 
 
 def _running_condition(prefix: str) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from temporalio.client import WorkflowHandle
 
+from tenure.cli.nodes.stuck import list_stopped_workflows
 from tenure.controller.temporal.client import is_open, list_singletons
 from tenure.kube.client.resources import NODE_CLAIMS
 from tests.support.product.eventually import wait_until
@@ -45,6 +46,24 @@ async def test_terminated_nodeclaim_and_nodepool_workflows_run_again(own_product
         await wait_until(
             lambda: assert_nodepool_workflow_runs(own_product, scope.name), seconds=REPAIRED_WITHIN_SECONDS
         )
+
+
+@pytest.mark.row("005-e")
+async def test_terminated_workflow_is_listed_until_a_worker_starts_it(own_product: DedicatedProduct) -> None:
+    await own_product.ensure_worker()
+    async with own_product.scope("005-e", after="Never") as scope:
+        (claim,) = await scope.run_pods(1)
+        handle = await scope.workflow_handle(nodeclaim_name(claim))
+        await own_product.stop_workers()
+        await handle.terminate("005-e")
+        await wait_until(lambda: assert_stopped_workflows(own_product, [handle.id]))
+        await own_product.resume_worker()
+        await wait_until(lambda: assert_stopped_workflows(own_product, []), seconds=REPAIRED_WITHIN_SECONDS)
+
+
+async def assert_stopped_workflows(product: DedicatedProduct, expected: list[str]) -> None:
+    found = await list_stopped_workflows(product.temporal, product.sandbox.plan.cluster_name)
+    assert [one.what for one in found] == [f"workflow {one}" for one in expected]
 
 
 async def for_each_singleton(
