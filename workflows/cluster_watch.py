@@ -16,7 +16,7 @@ from tenure.model.errors import InvalidObjectReport
 from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
 from workflows import ids
 from workflows.activity_options import PLAN, WATCH, with_summary
-from workflows.cancellation import IgnoresCancellation
+from workflows.current_details import IgnoresCancellation
 
 RETRY_AFTER = timedelta(seconds=5)
 

@@ -5,6 +5,9 @@ Times use `isoformat`: `strftime` imports a module at each call, which is slow i
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from typing import ClassVar, Final
+
+from temporalio import workflow
 
 from tenure.model.disruption.commands import CommandState, DisruptionState, Proposal
 from tenure.model.garbage_collection import GarbageCollectionResult
@@ -362,3 +365,37 @@ def _render_list(items: Sequence[object], lines: Iterable[str]) -> str:
 
 def _format_time(at: datetime | None) -> str:
     return at.replace(tzinfo=None).isoformat(sep=" ", timespec="seconds") + " UTC" if at else "-"
+
+
+CANCELLATION_SIGNAL: Final = "cancellation_requested"
+
+
+class IgnoresCancellation:
+    """A workflow that ends only with its object or its installation, also after "Request Cancellation" in the Temporal
+    UI. `OrderedWorkflowRunner` delivers the request as a signal (docs/decisions/workflow-runner.md)."""
+
+    how_to_stop: ClassVar[str]
+    """The end of a sentence that begins with `To stop it, `."""
+    _details: str = ""
+    _cancellation_requested: datetime | None = None
+
+    @workflow.signal(name=CANCELLATION_SIGNAL, description="From Temporal: a request to cancel this workflow")
+    def record_cancellation_request(self) -> None:
+        self._cancellation_requested = workflow.now()
+        workflow.logger.warning("cancellation request not followed", extra={"remedy": self.how_to_stop})
+        self._publish_details(self._details)
+
+    def _publish_details(self, details: str) -> None:
+        """Set the current details, after a note about a cancellation request."""
+        self._details = details
+        at = self._cancellation_requested
+        notice = f"**Cancellation requested at {_format_time(at)} and not followed.** " if at else ""
+        notice += f"To stop it, {self.how_to_stop}.\n\n" if at else ""
+        workflow.set_current_details(notice + details)
+
+
+def publish_details(details: str) -> None:
+    """Set the current details of the workflow that runs this code."""
+    running = workflow.instance()
+    assert isinstance(running, IgnoresCancellation)
+    running._publish_details(details)

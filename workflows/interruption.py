@@ -23,7 +23,7 @@ from tenure.model.interruption.records import (
 )
 from workflows import current_details, ids
 from workflows.activity_options import READ, READ_RECOVERED_AFTER, is_continue_as_new_due, with_summary
-from workflows.cancellation import IgnoresCancellation
+from workflows.current_details import IgnoresCancellation
 
 MAX_PAUSE_SECONDS = 60
 NO_HOST = "no worker hosts the watch at present"

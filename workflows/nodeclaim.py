@@ -26,7 +26,7 @@ from tenure.policy.lifecycle.missing_nodes import missing_since
 from tenure.policy.lifecycle.repair import record_conditions
 from workflows import current_details
 from workflows.approvals import EventApprovals
-from workflows.cancellation import IgnoresCancellation
+from workflows.current_details import IgnoresCancellation
 from workflows.nodeclaim_context import ContinueAsNewRequested, NodeClaimContext
 from workflows.outbox import FLUSH_TIMEOUT, Outbox, Report, has_pending_events, send_pending_event
 from workflows.pausable import Pausable

@@ -20,7 +20,7 @@ from tenure.policy.lifecycle.transitions import deadline_of, may_follow
 from tenure.policy.lifecycle.verdict import is_alarmed, verdict_of
 from workflows import current_details, ids, metrics, visibility
 from workflows.activity_options import is_continue_as_new_due
-from workflows.cancellation import publish_details
+from workflows.current_details import publish_details
 from workflows.phases.node_log import blocker_line, step_line
 from workflows.search_attributes import BLOCKED_BY, OVERDUE
 from workflows.timers import time_until, wait_at_most

@@ -11,7 +11,7 @@ from tenure.model.observations import ObservedNodeClass
 from tenure.model.workflow_states import NodeClassState
 from workflows import current_details
 from workflows.activity_options import RESOLVE, is_continue_as_new_due, with_summary
-from workflows.cancellation import IgnoresCancellation
+from workflows.current_details import IgnoresCancellation
 
 REFRESH_INTERVAL = timedelta(minutes=5)
 """While the EC2NodeClass is ready (reference 7.1)."""

@@ -26,7 +26,7 @@ from tenure.policy.nodepool import add_outcomes
 from workflows import current_details
 from workflows.activity_options import PATCH, is_continue_as_new_due, with_summary
 from workflows.approvals import RolloutApprovals
-from workflows.cancellation import IgnoresCancellation
+from workflows.current_details import IgnoresCancellation
 from workflows.disruption.permits import DisruptionPermits
 from workflows.pausable import Pausable, PauseController
 from workflows.rollout import RolloutController

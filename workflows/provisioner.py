@@ -17,7 +17,7 @@ from tenure.model.plan import PlanOutcome, PlanRequest
 from tenure.model.workflow_states import BatchWindow, ProvisioningState
 from workflows import activity_options, current_details, ids
 from workflows.activity_options import PLAN, with_summary
-from workflows.cancellation import IgnoresCancellation
+from workflows.current_details import IgnoresCancellation
 from workflows.launch_groups import LaunchGroups
 
 PLAN_RETRY_AFTER = timedelta(seconds=2)

@@ -11,8 +11,8 @@ from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, Workf
 from temporalio.workflow import Info
 
 from tenure.model.signals import REPEAT_QUERY
-from workflows.cancellation import CANCELLATION_SIGNAL
 from workflows.cluster_watch import ClusterWatchWorkflow, DisruptionPreviewWorkflow
+from workflows.current_details import CANCELLATION_SIGNAL
 from workflows.disruption.cluster import ClusterWorkflow
 from workflows.disruption.command import DisruptionWorkflow
 from workflows.garbage_collection import GarbageCollectionWorkflow

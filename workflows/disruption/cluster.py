@@ -49,7 +49,7 @@ from tenure.policy.disruption.commands import (
 from tenure.policy.disruption.permits import reservations_lapse_at, reserved_by_others, update_reservations
 from workflows import current_details, ids, visibility
 from workflows.activity_options import COMMAND, DECIDE, is_continue_as_new_due, with_summary
-from workflows.cancellation import IgnoresCancellation
+from workflows.current_details import IgnoresCancellation
 from workflows.disruption.command import DisruptionWorkflow
 from workflows.pausable import PausableCluster, PauseController
 from workflows.timers import WakeupTimer, stop_background_tasks
