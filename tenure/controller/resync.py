@@ -12,6 +12,7 @@ from temporalio.api.workflowservice.v1 import ListWorkflowExecutionsRequest
 from temporalio.client import Client
 
 from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.dirty import ChangeSet, SyncedKinds
 from tenure.controller.signals.notifier import WorkflowNotifier
@@ -82,17 +83,26 @@ async def restart_missing_coordinators(
 ) -> int:
     """Start coordinators that do not run, although their objects exist. Returns their number. Visibility lags, so
     Temporal describes each coordinator that is not in `running`."""
-    pools = {name for name in cache.nodepools if await _is_missing(client, running, ids.nodepool(cluster, name))}
-    classes = {name for name in cache.nodeclasses if await _is_missing(client, running, ids.nodeclass(cluster, name))}
-    for key in (*(ids.nodepool(cluster, name) for name in pools), *(ids.nodeclass(cluster, name) for name in classes)):
+    classes = [name for name, one in cache.nodeclasses.items() if not _is_finalized(one)]
+    expected = {ids.nodepool(cluster, name): name for name in cache.nodepools}
+    expected |= {ids.nodeclass(cluster, name): name for name in classes}
+    missing = {key for key in expected if key not in running and not await is_open(client, key)}
+    for key in missing:
         log.warning("started missing workflow", workflow=key)
         signal_queue.discard(key)
-    notifier.notify(ChangeSet(nodepools=pools, nodeclasses=classes), known, now)
-    return len(pools) + len(classes)
+    pools = {expected[key] for key in missing if key.startswith(ids.nodepool(cluster, ""))}
+    found = ChangeSet(
+        nodepools=pools, nodeclasses={name for name in classes if ids.nodeclass(cluster, name) in missing}
+    )
+    notifier.notify(found, known, now)
+    return len(missing)
 
 
-async def _is_missing(client: Client, running: Collection[str], key: str) -> bool:
-    return key not in running and not await is_open(client, key)
+def _is_finalized(node_class: EC2NodeClass) -> bool:
+    """Its workflow has completed, although another finalizer keeps the object."""
+    return (
+        node_class.metadata.is_deleting and labels.NODECLASS_TERMINATION_FINALIZER not in node_class.metadata.finalizers
+    )
 
 
 def repair_nodeclaim_workflows(

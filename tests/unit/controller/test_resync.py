@@ -77,12 +77,12 @@ def test_coordinators_of_objects_deleted_without_a_watch_are_signaled() -> None:
 
 
 async def test_terminated_coordinators_are_started_again() -> None:
-    """Visibility shows one of four; Temporal knows a second one."""
+    """Visibility shows one of five; Temporal knows a second one, and one has completed."""
     harness, temporal = NotifierHarness(), FakeTemporal()
     temporal.open_workflows = {"prod/nodepool/young"}
     for name in ("general", "young", "lost"):
         harness.apply_objects("nodepools", pool(name))
-    harness.apply_objects("ec2nodeclasses", node_class("default"))
+    harness.apply_objects("ec2nodeclasses", node_class("default"), node_class("finalized", deleting=True))
     harness.notify()
     signaled = len(harness.signal_queue.signals)
     count = await restart_missing_coordinators(
