@@ -17,13 +17,14 @@ async def test_no_resource_remains(own_product: DedicatedProduct) -> None:
     await own_product.delete(EC2_NODE_CLASSES.path(NODE_CLASS))
     for kind in (NODE_CLAIMS, NODE_POOLS, EC2_NODE_CLASSES):
         await wait_until(partial(_assert_none, own_product, kind.path()))
-    await own_product.terminate_singletons()
+    await own_product.wait_until_only_singletons_run()
+    assert await own_product.failed_workflows() == []
     await own_product.stop_workers()
+    await own_product.terminate_singletons()
     assert await _managed_nodes(own_product) == []
     assert [one["id"] for one in own_product.aws.list_instances()["instances"] if one["state"] in ALIVE] == []
     assert await own_product.launch_template_names() == []
     assert [one.id for one in await own_product.open_workflows()] == []
-    assert await own_product.failed_workflows() == []
     denied = [
         (one["action"], one["resource"]) for one in own_product.aws.list_denials() if one["access_key"] == WORKER_KEY
     ]

@@ -184,13 +184,10 @@ class SandboxSession:
         """Returns the IDs of workflows that are still open after `seconds`."""
         await remove_schedules(self.temporal, self.sandbox.plan.cluster_name)
         deadline = time.monotonic() + seconds
-        terminated: set[str] = set()
         while (still := await self.open_workflows()) and time.monotonic() < deadline:
             for workflow in still:
-                if workflow.id not in terminated:
-                    terminated.add(workflow.id)
-                    with suppress(RPCError):  # It may have completed meanwhile.
-                        await self.temporal.get_workflow_handle(workflow.id).terminate("the sandbox stops")
+                with suppress(RPCError):  # It may have completed meanwhile.
+                    await self.temporal.get_workflow_handle(workflow.id).terminate("the sandbox stops")
             await asyncio.sleep(POLL_INTERVAL_SECONDS / 2)
         return sorted(workflow.id for workflow in still)
 

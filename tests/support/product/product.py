@@ -213,10 +213,12 @@ class InstalledProduct:
             found[name] = version["LaunchTemplateVersions"][0]["LaunchTemplateData"]["ImageId"]
         return found
 
-    async def terminate_singletons(self) -> None:
-        """Stop the cluster-wide workflows: garbage collection, watch and provisioning, as the demo does at its end."""
+    async def wait_until_only_singletons_run(self) -> None:
         await remove_schedules(self.temporal, self.sandbox.plan.cluster_name)
         await wait_until(self._assert_only_singletons_run)
+
+    async def terminate_singletons(self) -> None:
+        """Stop the cluster-wide workflows. Call it without a worker, which would start them again."""
         for one in await self.open_workflows():
             # Visibility may still list a completed workflow.
             with contextlib.suppress(RPCError):
