@@ -11,7 +11,7 @@ from contextlib import suppress
 import structlog
 from temporalio import activity
 
-from activities.ports.core import ConditionPatch, DrainPod, NodeFact, Ports, find_nodeclaim, publish_event_on
+from activities.ports.core import ConditionPatch, DrainPod, NodeFact, Ports, find_node, find_nodeclaim, publish_event_on
 from activities.runtime import background_heartbeat, call_for_each, map_faults
 from tenure.apis import labels
 from tenure.apis.labels import DO_NOT_DISRUPT
@@ -282,7 +282,8 @@ class DisruptionActivities:
     @map_faults
     async def publish_event(self, request: ReportRequest) -> None:
         """Set a condition on the NodeClaim and publish an event, if requested; with `on_node` on its Node too."""
-        ref, node = request.claim, await self._find_node(request.claim) if request.on_node else None
+        ref = request.claim
+        node = await find_node(self._nodes, ref.node_name, ref.provider_id) if request.on_node else None
         if request.condition:
             condition = ConditionPatch(
                 type=request.condition, status=request.status, reason=request.reason, message=request.message
@@ -294,10 +295,6 @@ class DisruptionActivities:
             await publish_event_on(self._events, "NodeClaim", ref, request.event, request.message)
             if node:
                 await publish_event_on(self._events, "Node", node, request.event, request.message)
-
-    async def _find_node(self, ref: NodeClaimRef) -> NodeFact | None:
-        node = await self._nodes.get(ref.node_name) if ref.node_name else None
-        return node if node and node.provider_id == ref.provider_id else None
 
     async def _set_node_condition(self, node: str, condition: ConditionPatch) -> None:
         """A role of an older version has no right to set it, and the NodeClaim has the same condition."""

@@ -16,7 +16,7 @@ from tenure.model.errors import InvalidObjectReport
 from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
 from workflows import ids
 from workflows.activity_options import PLAN, WATCH, with_summary
-from workflows.current_details import IgnoresCancellation
+from workflows.current_details import IgnoresCancellation, publish_details
 
 RETRY_AFTER = timedelta(seconds=5)
 
@@ -60,7 +60,7 @@ class ClusterWatchWorkflow(IgnoresCancellation):
             lines.insert(1, "\n**Invalid objects**\n")
         if self._invalid_objects.omitted:
             lines.append(f"- and {self._invalid_objects.omitted} more")
-        self._publish_details("\n".join(lines))
+        publish_details("\n".join(lines))
 
 
 PREVIEW_TIMEOUT = timedelta(seconds=60)

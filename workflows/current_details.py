@@ -376,26 +376,21 @@ class IgnoresCancellation:
 
     how_to_stop: ClassVar[str]
     """The end of a sentence that begins with `To stop it, `."""
-    _details: str = ""
-    _cancellation_requested: datetime | None = None
+    cancellation_requested: datetime | None = None
 
     @workflow.signal(name=CANCELLATION_SIGNAL, description="From Temporal: a request to cancel this workflow")
     def record_cancellation_request(self) -> None:
-        self._cancellation_requested = workflow.now()
+        """Temporal accepts one request per run."""
+        self.cancellation_requested = workflow.now()
         workflow.logger.warning("cancellation request not followed", extra={"remedy": self.how_to_stop})
-        self._publish_details(self._details)
-
-    def _publish_details(self, details: str) -> None:
-        """Set the current details, after a note about a cancellation request."""
-        self._details = details
-        at = self._cancellation_requested
-        notice = f"**Cancellation requested at {_format_time(at)} and not followed.** " if at else ""
-        notice += f"To stop it, {self.how_to_stop}.\n\n" if at else ""
-        workflow.set_current_details(notice + details)
+        publish_details(workflow.get_current_details())
 
 
 def publish_details(details: str) -> None:
-    """Set the current details of the workflow that runs this code."""
+    """Set the current details of a long-lived workflow, after a notice about a cancellation request."""
     running = workflow.instance()
-    assert isinstance(running, IgnoresCancellation)
-    running._publish_details(details)
+    if isinstance(running, IgnoresCancellation) and running.cancellation_requested:
+        at = _format_time(running.cancellation_requested)
+        notice = f"**Cancellation requested at {at} and not followed.** To stop it, {running.how_to_stop}."
+        details = f"{notice}\n\n{details}"
+    workflow.set_current_details(details)

@@ -23,7 +23,7 @@ from tenure.model.interruption.records import (
 )
 from workflows import current_details, ids
 from workflows.activity_options import READ, READ_RECOVERED_AFTER, is_continue_as_new_due, with_summary
-from workflows.current_details import IgnoresCancellation
+from workflows.current_details import IgnoresCancellation, publish_details
 
 MAX_PAUSE_SECONDS = 60
 NO_HOST = "no worker hosts the watch at present"
@@ -144,7 +144,7 @@ class InterruptionWorkflow(IgnoresCancellation):
         self._set_current_details()
 
     def _set_current_details(self) -> None:
-        self._publish_details(current_details.render_interruption(self._state))
+        publish_details(current_details.render_interruption(self._state))
 
 
 def _cancel_tasks(*tasks: "asyncio.Future[Any]") -> None:

@@ -11,7 +11,7 @@ from tenure.model.observations import ObservedNodeClass
 from tenure.model.workflow_states import NodeClassState
 from workflows import current_details
 from workflows.activity_options import RESOLVE, is_continue_as_new_due, with_summary
-from workflows.current_details import IgnoresCancellation
+from workflows.current_details import IgnoresCancellation, publish_details
 
 REFRESH_INTERVAL = timedelta(minutes=5)
 """While the EC2NodeClass is ready (reference 7.1)."""
@@ -141,4 +141,4 @@ class NodeClassWorkflow(IgnoresCancellation):
         self._state = self._state.model_copy(update=fields)
 
     def _set_current_details(self) -> None:
-        self._publish_details(current_details.render_nodeclass(self._state))
+        publish_details(current_details.render_nodeclass(self._state))

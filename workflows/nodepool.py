@@ -26,7 +26,7 @@ from tenure.policy.nodepool import add_outcomes
 from workflows import current_details
 from workflows.activity_options import PATCH, is_continue_as_new_due, with_summary
 from workflows.approvals import RolloutApprovals
-from workflows.current_details import IgnoresCancellation
+from workflows.current_details import IgnoresCancellation, publish_details
 from workflows.disruption.permits import DisruptionPermits
 from workflows.pausable import Pausable, PauseController
 from workflows.rollout import RolloutController
@@ -204,6 +204,4 @@ class NodePoolWorkflow(Pausable, RolloutApprovals, IgnoresCancellation):
     def _set_current_details(self) -> None:
         blocked_by, _ = self._blocked_by()
         waits_for = self._replicas.waits_for(blocked_by)
-        self._publish_details(
-            current_details.render_nodepool(self._state, blocked_by, waits_for, self._rollouts.status_text)
-        )
+        publish_details(current_details.render_nodepool(self._state, blocked_by, waits_for, self._rollouts.status_text))

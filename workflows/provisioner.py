@@ -17,7 +17,7 @@ from tenure.model.plan import PlanOutcome, PlanRequest
 from tenure.model.workflow_states import BatchWindow, ProvisioningState
 from workflows import activity_options, current_details, ids
 from workflows.activity_options import PLAN, with_summary
-from workflows.current_details import IgnoresCancellation
+from workflows.current_details import IgnoresCancellation, publish_details
 from workflows.launch_groups import LaunchGroups
 
 PLAN_RETRY_AFTER = timedelta(seconds=2)
@@ -167,4 +167,4 @@ class ProvisioningWorkflow(IgnoresCancellation):
         return due and not self._groups.has_running_groups
 
     def _set_current_details(self) -> None:
-        self._publish_details(current_details.render_provisioning(self._state))
+        publish_details(current_details.render_provisioning(self._state))

@@ -17,6 +17,7 @@ from activities.ports.core import (
     DrainPod,
     NodeFact,
     Ports,
+    find_node,
     find_nodeclaim,
     publish_event_on,
 )
@@ -146,16 +147,10 @@ class DrainPass:
         if self._read_at is None or (now - self._read_at).total_seconds() >= REFRESH:
             ref = self._ref
             self._nodeclaim, self._node = await asyncio.gather(
-                find_nodeclaim(self._claims, ref.name, ref.uid), self._own_node()
+                find_nodeclaim(self._claims, ref.name, ref.uid), find_node(self._nodes, ref.node_name, ref.provider_id)
             )
             self._read_at = now
         return self._nodeclaim, self._node
-
-    async def _own_node(self) -> NodeFact | None:
-        """The Node with this name, if it is that of the NodeClaim's instance: names derived from an address are
-        reused."""
-        node = await self._nodes.get(self._ref.node_name)
-        return node if node is not None and node.provider_id == self._ref.provider_id else None
 
     async def _is_instance_terminated(self, node: NodeFact) -> bool:
         """The node is NotReady and its instance is gone, so no kubelet can terminate pods (reference 3.13)."""

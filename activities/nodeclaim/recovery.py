@@ -7,7 +7,7 @@ and written to the status.
 from temporalio import activity
 
 from activities.nodeclaim.instance_assignment import launched_from_status, write_launched
-from activities.ports.core import ConditionPatch, LaunchFacts, Ports, find_nodeclaim
+from activities.ports.core import ConditionPatch, LaunchFacts, Ports, find_node, find_nodeclaim
 from activities.runtime import map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
@@ -35,7 +35,11 @@ class RecoveryActivities:
         launched = _launched_if_any(claim) or await self._launched_from_tags(claim)
         if launched is None:
             return RecoveredState()
-        node = await self._find_node(claim) if claim.is_true(labels.REGISTERED_CONDITION) else None
+        node = (
+            await find_node(self._nodes, claim.status.node_name, claim.status.provider_id)
+            if claim.is_true(labels.REGISTERED_CONDITION)
+            else None
+        )
         await self._restore_schedulable(claim, node)
         return RecoveredState(
             launched=launched,
@@ -100,10 +104,6 @@ class RecoveryActivities:
             )
         )
         return (await self._fleet.describe(fleet_result, node_class, claim))[0]
-
-    async def _find_node(self, claim: NodeClaim) -> NodeFact | None:
-        node = await self._nodes.get(claim.status.node_name) if claim.status.node_name else None
-        return node if node is not None and node.provider_id == claim.status.provider_id else None
 
 
 def _is_younger(instance: InstanceFacts, claim: NodeClaim) -> bool:

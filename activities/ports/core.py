@@ -359,6 +359,12 @@ async def find_nodeclaim(claims: Claims, name: str, uid: str) -> NodeClaim | Non
     return found if found is not None and found.uid == uid else None
 
 
+async def find_node(nodes: Nodes, name: str, provider_id: str) -> NodeFact | None:
+    """Read the Node of this instance; None if it is gone. Names derived from an address are reused."""
+    found = await nodes.get(name) if name else None
+    return found if found is not None and found.provider_id == provider_id else None
+
+
 class Named(Protocol):
     """An object or a reference to one."""
 

@@ -5,6 +5,7 @@ The cluster is listed once, and the caches, digests and starts are those of a se
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Final, Literal
 
 from temporalio.client import Client
@@ -15,6 +16,7 @@ from tenure.clock import CLOCK
 from tenure.controller.cache.dirty import ChangeSet, SyncedKinds
 from tenure.controller.planning.undersized_nodes import WARM_UP
 from tenure.controller.resync import (
+    expected_coordinators,
     list_coordinators,
     list_nodeclaim_workflows,
     needs_workflow,
@@ -199,7 +201,7 @@ class Rebuild:
         ]
 
     async def _missing_singletons(self) -> list[Discrepancy]:
-        found = await self._unknown_to_temporal(list_singletons(self._cluster), self._is_open)
+        found = await self._unknown_to_temporal(list_singletons(self._cluster), partial(is_open, self._temporal))
         return [Discrepancy(kind="Cluster", name=key.rpartition("/")[2], workflow=key) for key in found]
 
     async def _missing_schedules(self) -> list[Discrepancy]:
@@ -208,18 +210,14 @@ class Rebuild:
         return [Discrepancy(kind="Schedule", name=expected[key], workflow=key) for key in found]
 
     async def _missing_coordinators(self) -> list[Discrepancy]:
-        cache = self._snapshot.cache
-        kinds: dict[str, tuple[Kind, str]] = {
-            **{ids.nodeclass(self._cluster, name): ("EC2NodeClass", name) for name in sorted(cache.nodeclasses)},
-            **{ids.nodepool(self._cluster, name): ("NodePool", name) for name in sorted(cache.nodepools)},
-        }
-        found = set(await self._unknown_to_temporal(kinds, self._is_open))
+        kinds = expected_coordinators(self._cluster, self._snapshot.cache)
+        found = set(await self._unknown_to_temporal(kinds, partial(is_open, self._temporal)))
         return [Discrepancy(kind=kinds[key][0], name=kinds[key][1], workflow=key) for key in kinds if key in found]
 
     async def _missing_nodeclaim_workflows(self) -> list[Discrepancy]:
         claims = self._nodeclaims_by_workflow()
         expected = [key for key, claim in claims.items() if needs_workflow(claim)]
-        found = set(await self._unknown_to_temporal(expected, self._is_open))
+        found = set(await self._unknown_to_temporal(expected, partial(is_open, self._temporal)))
         return [
             Discrepancy(kind="NodeClaim", name=one.name, workflow=key) for key, one in claims.items() if key in found
         ]
@@ -239,7 +237,7 @@ class Rebuild:
             for key in sorted(self._running)
             if key.startswith(prefix) and key not in there
         ]
-        ended = set(await self._unknown_to_temporal([one.workflow for one in found], self._is_open))
+        ended = set(await self._unknown_to_temporal([one.workflow for one in found], partial(is_open, self._temporal)))
         return [one for one in found if one.workflow not in ended]
 
     def _nodeclaims_by_workflow(self) -> dict[str, NodeClaimFact]:
@@ -258,9 +256,6 @@ class Rebuild:
         ordered = sorted(keys)
         results = await asyncio.gather(*(is_known(key) for key in ordered))
         return [key for key, known in zip(ordered, results, strict=True) if not known]
-
-    async def _is_open(self, key: str) -> bool:
-        return await is_open(self._temporal, key)
 
     async def _is_scheduled(self, key: str) -> bool:
         try:

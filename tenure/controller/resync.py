@@ -4,7 +4,7 @@ The visibility store lags, so young objects and workflows are skipped."""
 
 from collections.abc import AsyncIterator, Collection, Set
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, Literal
 
 import structlog
 from temporalio.api.workflow.v1 import WorkflowExecutionInfo
@@ -14,7 +14,7 @@ from temporalio.client import Client
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.dirty import ChangeSet, SyncedKinds
+from tenure.controller.cache.dirty import SyncedKinds
 from tenure.controller.signals.notifier import WorkflowNotifier
 from tenure.controller.signals.signaller import SignalQueue
 from tenure.controller.temporal.client import is_open
@@ -23,6 +23,7 @@ from workflows import ids
 
 log = structlog.get_logger(__name__)
 
+CoordinatorKind = Literal["EC2NodeClass", "NodePool"]
 YOUNG: Final = timedelta(seconds=60)
 _PAGE: Final = 500
 
@@ -74,35 +75,36 @@ def notify_orphaned_coordinators(
 async def restart_missing_coordinators(
     client: Client,
     running: Collection[str],
-    cluster: str,
     cache: ClusterCache,
     notifier: WorkflowNotifier,
-    signal_queue: SignalQueue,
     known: SyncedKinds,
     now: datetime,
 ) -> int:
     """Start coordinators that do not run, although their objects exist. Returns their number. Visibility lags, so
     Temporal describes each coordinator that is not in `running`."""
-    classes = [name for name, one in cache.nodeclasses.items() if not _is_finalized(one)]
-    expected = {ids.nodepool(cluster, name): name for name in cache.nodepools}
-    expected |= {ids.nodeclass(cluster, name): name for name in classes}
+    expected = expected_coordinators(notifier.cluster, cache)
     missing = {key for key in expected if key not in running and not await is_open(client, key)}
     for key in missing:
         log.warning("started missing workflow", workflow=key)
-        signal_queue.discard(key)
-    pools = {expected[key] for key in missing if key.startswith(ids.nodepool(cluster, ""))}
-    found = ChangeSet(
-        nodepools=pools, nodeclasses={name for name in classes if ids.nodeclass(cluster, name) in missing}
-    )
-    notifier.notify(found, known, now)
+    pools = {name for key, (kind, name) in expected.items() if key in missing and kind == "NodePool"}
+    classes = {name for key, (kind, name) in expected.items() if key in missing and kind == "EC2NodeClass"}
+    notifier.restart_coordinators(pools, classes, known, now)
     return len(missing)
+
+
+def expected_coordinators(cluster: str, cache: ClusterCache) -> dict[str, tuple[CoordinatorKind, str]]:
+    """Kind and name of each object that needs a coordinator, by workflow ID; EC2NodeClasses first."""
+    classes = [name for name, one in sorted(cache.nodeclasses.items()) if not _is_finalized(one)]
+    return {
+        **{ids.nodeclass(cluster, name): ("EC2NodeClass", name) for name in classes},
+        **{ids.nodepool(cluster, name): ("NodePool", name) for name in sorted(cache.nodepools)},
+    }
 
 
 def _is_finalized(node_class: EC2NodeClass) -> bool:
     """Its workflow has completed, although another finalizer keeps the object."""
-    return (
-        node_class.metadata.is_deleting and labels.NODECLASS_TERMINATION_FINALIZER not in node_class.metadata.finalizers
-    )
+    metadata = node_class.metadata
+    return metadata.is_deleting and labels.NODECLASS_TERMINATION_FINALIZER not in metadata.finalizers
 
 
 def repair_nodeclaim_workflows(

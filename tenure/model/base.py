@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, Literal, NewType, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -63,6 +63,11 @@ def parse_timestamp(text: str) -> datetime | None:
     except ValueError:
         return None
     return timestamp if timestamp.tzinfo is not None else None
+
+
+def format_timestamp(at: datetime) -> str:
+    """RFC 3339 in UTC with seconds, as Kubernetes writes it: `2026-06-01T18:00:00Z`."""
+    return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def format_number(value: float, digits: int = 4) -> str:

@@ -29,7 +29,7 @@ Market = Literal["", "default", "capacity-block", "interruptible"]
 
 # Labels that depend on the offering, not the instance type. One offering must satisfy all requirements on them.
 OFFERING_KEYS: Final = (ZONE, ZONE_ID, CAPACITY_TYPE, *RESERVATION_LABELS, PLACEMENT_GROUP_PARTITION)
-_FIELDS: Final = {
+_FIELD_BY_LABEL: Final = {
     ZONE: "zone",
     ZONE_ID: "zone_id",
     CAPACITY_TYPE: "capacity_type",
@@ -56,7 +56,7 @@ class Offering(Value):
         """The value of one of OFFERING_KEYS on its nodes; empty if they do not have the label."""
         if key in RESERVATION_LABELS:
             return self.reserved_labels[key]
-        value: str = getattr(self, _FIELDS[key])
+        value: str = getattr(self, _FIELD_BY_LABEL[key])
         return value
 
     @property

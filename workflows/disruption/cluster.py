@@ -49,7 +49,7 @@ from tenure.policy.disruption.commands import (
 from tenure.policy.disruption.permits import reservations_lapse_at, reserved_by_others, update_reservations
 from workflows import current_details, ids, visibility
 from workflows.activity_options import COMMAND, DECIDE, is_continue_as_new_due, with_summary
-from workflows.current_details import IgnoresCancellation
+from workflows.current_details import IgnoresCancellation, publish_details
 from workflows.disruption.command import DisruptionWorkflow
 from workflows.pausable import PausableCluster, PauseController
 from workflows.timers import WakeupTimer, stop_background_tasks
@@ -252,7 +252,7 @@ class ClusterWorkflow(PausableCluster, IgnoresCancellation):
         self._state = self._state.model_copy(update=fields)
 
     def _set_current_details(self) -> None:
-        self._publish_details(current_details.render_cluster(self._state))
+        publish_details(current_details.render_cluster(self._state))
 
 
 def _with_nodeclaims(one: CommandRun, launched: CommandLaunched) -> CommandRun:

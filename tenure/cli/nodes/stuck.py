@@ -57,6 +57,7 @@ _QUERY_TIMEOUT = timedelta(seconds=2)
 PENDING_PODS_TIMEOUT = timedelta(seconds=10)
 LAUNCH_FAILURES = 3
 """Failures of one launch, each with all instance types and zones, from which on it is listed."""
+# The names of the workflows that ignore cancellation; importing them takes long.
 LONG_LIVED: Final = ("Cluster", "ClusterWatch", "EC2NodeClass", "Interruption", "NodeClaim", "NodePool", "Provisioning")
 STOPPED: Final = {
     WorkflowExecutionStatus.CANCELED: "Canceled",
@@ -65,7 +66,6 @@ STOPPED: Final = {
     WorkflowExecutionStatus.TIMED_OUT: "TimedOut",
 }
 """Endings without a decision of the workflow."""
-STARTED_BY_WORKER: Final = "a running worker starts it again within two minutes"
 S = TypeVar("S", bound=Message)
 
 
@@ -139,7 +139,7 @@ async def _stopped_item(client: Client, workflow_id: str) -> StuckItem | None:
         return None
     if latest.status not in STOPPED:
         return None
-    why = f"{STOPPED[latest.status]}; {STARTED_BY_WORKER}"
+    why = f"{STOPPED[latest.status]}; a running worker starts it again within two minutes"
     return StuckItem(f"workflow {workflow_id}", "-", latest.close_time, why)
 
 

@@ -73,15 +73,11 @@ class SignalController:
         """Compare objects with open workflows. `known` is called after the workflows are listed."""
         cache = self._cluster.cache
         temporal, cluster = self._temporal, self._settings.cluster
-        running, coordinators = (
-            await list_nodeclaim_workflows(temporal, cluster),
-            await list_coordinators(temporal, cluster),
-        )
+        running = await list_nodeclaim_workflows(temporal, cluster)
+        coordinators = await list_coordinators(temporal, cluster)
         if not self._cluster.stale_kinds(_STALE_AFTER_SECONDS):
             cache.forget_unobserved_nodeclaims(self._now() - YOUNG)
-            notifier, signal_queue, now = self.notifier, self._signal_queue, self._now()
-            repair_nodeclaim_workflows(running, cache, notifier, signal_queue, known(), now)
+            notifier, signal_queue, synced, now = self.notifier, self._signal_queue, known(), self._now()
+            repair_nodeclaim_workflows(running, cache, notifier, signal_queue, synced, now)
             notify_orphaned_coordinators(coordinators, cluster, cache, notifier, signal_queue)
-            await restart_missing_coordinators(
-                temporal, coordinators, cluster, cache, notifier, signal_queue, known(), now
-            )
+            await restart_missing_coordinators(temporal, coordinators, cache, notifier, synced, now)

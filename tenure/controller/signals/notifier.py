@@ -143,6 +143,17 @@ class WorkflowNotifier:
         self._signal_queue.discard(self.workflow_id(claim))
         self._notify_nodeclaim(claim.name, known, now, allow_restart=True)
 
+    def restart_coordinators(
+        self, nodepools: set[str], nodeclasses: set[str], known: SyncedKinds, now: datetime
+    ) -> None:
+        """Start the workflows of existing NodePools and EC2NodeClasses that are not running, regardless of earlier
+        signals."""
+        for name in nodepools:
+            self._signal_queue.discard(ids.nodepool(self.cluster, name))
+        for name in nodeclasses:
+            self._signal_queue.discard(ids.nodeclass(self.cluster, name))
+        self.notify(ChangeSet(nodepools=nodepools, nodeclasses=nodeclasses), known, now)
+
     def notify_deleted(self, workflow_id: str) -> None:
         observed = ObservedNodeClaim(number=self._number(), exists=False)
         self._signal_queue.enqueue(Signal(workflow_id, "observe", observed, _DELETED_DIGEST))

@@ -15,7 +15,7 @@ from tenure.kube.client.client import KubeClient
 from tenure.kube.client.errors import Json
 from tenure.kube.client.events import KubeEvents
 from tenure.kube.client.objects import Objects, merge_patch
-from tenure.kube.client.patches import AnnotationPatcher, StatusObjects
+from tenure.kube.client.patches import AnnotationPatcher, StatusObjects, stamp_condition
 from tenure.kube.client.resources import (
     CAPACITY_BUFFERS,
     EC2_NODE_CLASSES,
@@ -151,18 +151,7 @@ def _merge_conditions(
     """Merge conditions, without a `Ready`. Only a new status changes the transition time."""
     found = {one["type"]: one for one in current}
     for one in desired:
-        before = found.get(one.type, {})
-        transition_time = now.strftime("%Y-%m-%dT%H:%M:%SZ")
-        found[one.type] = {
-            "type": one.type,
-            "status": one.status,
-            "reason": one.reason,
-            "message": one.message,
-            "observedGeneration": generation,
-            "lastTransitionTime": before["lastTransitionTime"]
-            if before.get("status") == one.status
-            else transition_time,
-        }
+        found[one.type] = {**stamp_condition(current, one, now), "observedGeneration": generation}
     return list(found.values())
 
 

@@ -18,7 +18,7 @@ from tenure.apis.nodeclaim import NodeClaim
 from tenure.kube.client.client import JSON_PATCH, STRATEGIC_MERGE, KubeClient
 from tenure.kube.client.errors import Json
 from tenure.kube.client.objects import BuildPatch, Objects, SharedRead
-from tenure.kube.client.patches import AnnotationPatcher
+from tenure.kube.client.patches import AnnotationPatcher, stamp_condition
 from tenure.kube.client.resources import NODES, PODS
 from tenure.kube.facts.objects import node_fact, registration_gaps
 from tenure.kube.facts.pod_drain import is_protected, is_reschedulable
@@ -113,7 +113,11 @@ class KubeNodes(AnnotationPatcher):
         node = await self._nodes.get(name)
         if node is None:
             return False
-        body = {"status": {"conditions": [_condition_patch(node, condition, now)]}}
+        current = (node.get("status") or {}).get("conditions") or ()
+        removal = {"type": condition.type, "$patch": "delete"}
+        # A strategic merge patch finds the condition by its type. The kubelet's conditions stay as they are.
+        patch = stamp_condition(current, condition, now) if condition.status else removal
+        body = {"status": {"conditions": [patch]}}
         try:
             await self._client.request("PATCH", NODES.path(name, sub="status"), body=body, content_type=STRATEGIC_MERGE)
         except NotFound:
@@ -173,22 +177,6 @@ def _registration_patch(node: Json, claim: NodeClaim) -> Json | None:
     if labels.TERMINATION_FINALIZER not in finalizers and "deletionTimestamp" not in metadata:
         patch["metadata"]["finalizers"] = [*finalizers, labels.TERMINATION_FINALIZER]
     return patch
-
-
-def _condition_patch(node: Json, condition: ConditionPatch, now: datetime) -> Json:
-    """A strategic merge patch finds the condition by its type. The kubelet's conditions stay as they are."""
-    if not condition.status:
-        return {"type": condition.type, "$patch": "delete"}
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    same = (one for one in conditions if (one["type"], one["status"]) == (condition.type, condition.status))
-    stamp = now.isoformat(timespec="seconds").replace("+00:00", "Z")
-    return {
-        "type": condition.type,
-        "status": condition.status,
-        "reason": condition.reason or condition.type,
-        "message": condition.message,
-        "lastTransitionTime": next((one.get("lastTransitionTime") for one in same), stamp),
-    }
 
 
 def _with_nodeclaim_owner(owners: list[Json], claim: NodeClaim) -> list[Json]:

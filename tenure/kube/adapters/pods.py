@@ -21,6 +21,7 @@ from tenure.kube.client.resources import (
 from tenure.kube.facts.pod_disruption_budgets import budget_fact
 from tenure.kube.facts.pod_drain import drain_pod
 from tenure.kube.facts.pod_topology import claim_names
+from tenure.model.base import format_timestamp
 from tenure.model.disruption.drain import EvictionBudget
 from tenure.model.facts import PodFact
 from tenure.model.provider_results import AttachedVolume, DrainPod, Eviction
@@ -73,7 +74,7 @@ class KubePods:
     async def nominate(self, pod: PodFact, node: str, *, now: datetime) -> bool:
         """Set `nominatedNodeName`, which kube-scheduler tries first, and a condition. False if the pod is gone."""
         path = PODS.path(pod.name, namespace=pod.namespace, sub="status")
-        stamp = now.isoformat(timespec="seconds").replace("+00:00", "Z")
+        stamp = format_timestamp(now)
         condition = {"type": NOMINATED, "status": "True", "reason": "Planned", "message": node}
         body = {
             "metadata": {"uid": pod.uid},

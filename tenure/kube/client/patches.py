@@ -13,6 +13,7 @@ from tenure.kube.client.errors import Json
 from tenure.kube.client.events import KubeEvents
 from tenure.kube.client.objects import Objects, merge_patch
 from tenure.kube.client.resources import Resource
+from tenure.model.base import format_timestamp
 from tenure.model.provider_results import ConditionPatch
 
 
@@ -39,6 +40,19 @@ def apply_condition_patches(
         reason = patch.reason or (patch.type if status == "False" else "")
         after = set_condition(after, subject, patch.type, status, now=now, reason=reason, message=patch.message)
     return list(stored) if after == before else [one.to_object() for one in after]
+
+
+def stamp_condition(current: Sequence[Json], patch: ConditionPatch, now: datetime) -> Json:
+    """The condition for an object without `Ready` dependents. Only a new status changes the transition time."""
+    before = next((one for one in current if one["type"] == patch.type), {})
+    same = before.get("status") == patch.status
+    return {
+        "type": patch.type,
+        "status": patch.status,
+        "reason": patch.reason or patch.type,
+        "message": patch.message,
+        "lastTransitionTime": (same and before.get("lastTransitionTime")) or format_timestamp(now),
+    }
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 from tenure.apis.durations import quote
 from tenure.apis.labels import PAUSE
+from tenure.model.base import format_timestamp
 from tenure.model.disruption.commands import ActivePause
 from tenure.model.signals import Pause
 
@@ -45,7 +46,7 @@ def recheck_at(pause: Pause | None) -> datetime | None:
 def describe_pause(pause: Pause) -> str:
     if pause.until == NEVER:
         return f"is paused by {pause.by}, which is invalid: {pause.reason}"
-    return f"is paused by {pause.by} until {_format_timestamp(pause.until)}: {pause.reason}"
+    return f"is paused by {pause.by} until {format_timestamp(pause.until)}: {pause.reason}"
 
 
 def problem_of(pause: Pause, now: datetime) -> str:
@@ -77,7 +78,7 @@ def normalize_pause(pause: Pause) -> Pause:
 
 def write_pause(pause: Pause | None) -> str:
     """The annotation's value; empty without a pause. `pause_from_annotation` restores a normalized pause exactly."""
-    return f"until={_format_timestamp(pause.until)}, by={pause.by}, reason={pause.reason}" if pause else ""
+    return f"until={format_timestamp(pause.until)}, by={pause.by}, reason={pause.reason}" if pause else ""
 
 
 def read_pause(text: str) -> Pause:
@@ -129,7 +130,3 @@ def _parse_timestamp(text: str) -> datetime:
     if at.tzinfo is None:
         raise ValueError(f"until={quote(text)}: missing time zone, expected RFC 3339, e.g. until=2026-06-01T18:00:00Z")
     return at
-
-
-def _format_timestamp(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

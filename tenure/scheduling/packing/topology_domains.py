@@ -28,7 +28,7 @@ class Universe:
     _counted_nodes: dict[TopologyGroup, Mask] = field(default_factory=dict)
     _counted_domains: dict[SpreadRule, tuple[str, ...]] = field(default_factory=dict)
     _offered_daemons: dict[SpreadRule, set[int]] = field(default_factory=dict)
-    _offered_values: dict[tuple[Option, str], set[str]] = field(default_factory=dict)
+    _values_by_option: dict[tuple[Option, str], set[str]] = field(default_factory=dict)
 
     def usable_domains(self, variant: Variant, key: str) -> list[str]:
         """Domains that these pods may use, cheapest first: of existing nodes and of current offers."""
@@ -136,10 +136,11 @@ class Universe:
         found: set[str] = set()
         for offer in self.offers:
             for option in offer.launchable_options(variant):
-                if (option, key) not in self._offered_values:
+                values = self._values_by_option.get((option, key))
+                if values is None:
                     values = _offered_values(offer, option.requirements.get(key), option, key)
-                    self._offered_values[option, key] = values
-                found |= self._offered_values[option, key]
+                    self._values_by_option[option, key] = values
+                found |= values
         return found
 
     def _cheapest_price(self, variant: Variant, key: str, value: str) -> float:

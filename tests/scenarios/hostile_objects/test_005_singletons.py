@@ -1,6 +1,7 @@
 """Promise 6: singleton workflows continue after a cancellation request, and run again after a termination."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 from temporalio.client import WorkflowHandle
@@ -23,7 +24,8 @@ async def test_cancelled_and_terminated_singletons_do_not_stop_the_cluster(own_p
         await for_each_singleton(own_product, lambda one: one.cancel())
         first, second = await scope.run_pods(2)
         await for_each_singleton(own_product, lambda one: one.terminate("005-e"))
-        await wait_until(lambda: assert_singletons_run(own_product), seconds=REPAIRED_WITHIN_SECONDS)
+        singletons = list_singletons(own_product.sandbox.plan.cluster_name)
+        await wait_until(partial(assert_open, own_product, *singletons), seconds=REPAIRED_WITHIN_SECONDS)
         await own_product.delete(NODE_CLAIMS.path(nodeclaim_name(first)))
         await wait_until(lambda: scope.assert_nodeclaims_deleted([nodeclaim_name(first)]))
         send_spot_warning(own_product, second)
@@ -43,9 +45,8 @@ async def test_terminated_nodeclaim_and_nodepool_workflows_run_again(own_product
         await wait_until(
             lambda: scope.assert_nodeclaims_deleted([nodeclaim_name(claim)]), seconds=REPAIRED_WITHIN_SECONDS
         )
-        await wait_until(
-            lambda: assert_nodepool_workflow_runs(own_product, scope.name), seconds=REPAIRED_WITHIN_SECONDS
-        )
+        coordinator = ids.nodepool(own_product.sandbox.plan.cluster_name, scope.name)
+        await wait_until(partial(assert_open, own_product, coordinator), seconds=REPAIRED_WITHIN_SECONDS)
 
 
 @pytest.mark.row("005-e")
@@ -73,11 +74,6 @@ async def for_each_singleton(
         await act(product.temporal.get_workflow_handle(workflow_id))
 
 
-async def assert_singletons_run(product: DedicatedProduct) -> None:
-    for workflow_id in list_singletons(product.sandbox.plan.cluster_name):
+async def assert_open(product: DedicatedProduct, *workflow_ids: str) -> None:
+    for workflow_id in workflow_ids:
         assert await is_open(product.temporal, workflow_id), f"{workflow_id} does not run"
-
-
-async def assert_nodepool_workflow_runs(product: DedicatedProduct, pool: str) -> None:
-    workflow_id = ids.nodepool(product.sandbox.plan.cluster_name, pool)
-    assert await is_open(product.temporal, workflow_id), f"{workflow_id} does not run"

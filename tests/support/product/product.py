@@ -25,6 +25,7 @@ from tenure.cli.nodes.workflows import NodeClaimVisibility
 from tenure.cli.sandbox.probes import unused_nodes
 from tenure.cli.sandbox.worker_process import clean_environment, service_account
 from tenure.cli.temporal_client import Connection
+from tenure.controller.temporal.client import list_singletons
 from tenure.controller.temporal.namespace import remove_schedules
 from tenure.kube.client.resources import EC2_NODE_CLASSES
 from tenure.model.workflow_states import ProvisioningState
@@ -226,10 +227,8 @@ class InstalledProduct:
         await wait_until(self._assert_no_workflow_runs)
 
     async def _assert_only_singletons_run(self) -> None:
-        cluster = self.sandbox.plan.cluster_name
         running = {one.id for one in await self.open_workflows()}
-        singletons = {make(cluster) for make in (ids.watch, ids.provisioning, ids.cluster, ids.interruption)}
-        assert running <= singletons, running
+        assert running <= set(list_singletons(self.sandbox.plan.cluster_name)), running
 
     async def _assert_no_workflow_runs(self) -> None:
         running = [one.id for one in await self.open_workflows()]

@@ -8,7 +8,12 @@ from typing import Any, Protocol
 
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
-from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest, ListOpenWorkflowExecutionsRequest
+from temporalio.api.workflow.v1 import WorkflowExecutionInfo
+from temporalio.api.workflowservice.v1 import (
+    DescribeWorkflowExecutionRequest,
+    ListClosedWorkflowExecutionsRequest,
+    ListOpenWorkflowExecutionsRequest,
+)
 from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError
 
@@ -17,6 +22,7 @@ from tests.support.product.eventually import TRANSIENT_STATUSES
 from workflows.nodeclaim import NodeClaimWorkflow
 
 MAX_ATTEMPTS = 200
+MAX_RUNS = 1000
 TIMEOUT_SECONDS = 120.0
 """Real seconds; other tests may use both processors."""
 POLL_INTERVAL_SECONDS = 0.05
@@ -102,15 +108,26 @@ async def wait_until_tasks_complete(client: Client, id_prefix: str) -> None:
     """Wait until the open workflows with this ID prefix have no workflow task that is scheduled or started, as far as
     their histories show. Needed after a time skip: the server returns while the task of the last timer still runs.
     """
-    request = ListOpenWorkflowExecutionsRequest(namespace=client.namespace, maximum_page_size=1000)
     deadline = time.monotonic() + TASK_TIMEOUT_SECONDS
-    for one in (await client.workflow_service.list_open_workflow_executions(request)).executions:
-        if one.execution.workflow_id.startswith(id_prefix):
-            handle = client.get_workflow_handle(one.execution.workflow_id, run_id=one.execution.run_id)
-            while await _has_pending_task(handle):
-                if time.monotonic() > deadline:
-                    return
-                await asyncio.sleep(POLL_INTERVAL_SECONDS)
+    for one in await list_open_runs(client, id_prefix):
+        handle = client.get_workflow_handle(one.execution.workflow_id, run_id=one.execution.run_id)
+        while await _has_pending_task(handle):
+            if time.monotonic() > deadline:
+                return
+            await asyncio.sleep(POLL_INTERVAL_SECONDS)
+
+
+async def list_open_runs(client: Client, id_prefix: str) -> list[WorkflowExecutionInfo]:
+    """The time-skipping server has no visibility store, so this lists all of its workflows."""
+    request = ListOpenWorkflowExecutionsRequest(namespace=client.namespace, maximum_page_size=MAX_RUNS)
+    found = (await client.workflow_service.list_open_workflow_executions(request)).executions
+    return [one for one in found if one.execution.workflow_id.startswith(id_prefix)]
+
+
+async def list_closed_runs(client: Client, id_prefix: str) -> list[WorkflowExecutionInfo]:
+    request = ListClosedWorkflowExecutionsRequest(namespace=client.namespace, maximum_page_size=MAX_RUNS)
+    found = (await client.workflow_service.list_closed_workflow_executions(request)).executions
+    return [one for one in found if one.execution.workflow_id.startswith(id_prefix)]
 
 
 async def _has_pending_task(handle: WorkflowHandle[Any, Any]) -> bool:

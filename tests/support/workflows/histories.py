@@ -3,17 +3,15 @@
 from collections.abc import AsyncIterator
 
 from temporalio.api.workflow.v1 import WorkflowExecutionInfo
-from temporalio.api.workflowservice.v1 import ListClosedWorkflowExecutionsRequest, ListOpenWorkflowExecutionsRequest
 from temporalio.client import Client, WorkflowHistory
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.worker import Replayer
 
 from tests.support.fakes.permit_granter import PermitGranterWorkflow
 from tests.support.fakes.permit_requester import PermitRequesterWorkflow
+from tests.support.workflows.eventually import list_closed_runs, list_open_runs
 from workflows import activity_options
 from workflows.runner import WORKFLOWS, OrderedWorkflowRunner
-
-MAX_RUNS = 1000
 
 
 def create_replayer() -> Replayer:
@@ -38,21 +36,14 @@ async def replay_histories(client: Client, id_prefix: str) -> None:
 
 
 async def _fetch_histories(client: Client, id_prefix: str) -> AsyncIterator[WorkflowHistory]:
-    service, namespace = client.workflow_service, client.namespace
-    opened = await service.list_open_workflow_executions(
-        ListOpenWorkflowExecutionsRequest(namespace=namespace, maximum_page_size=MAX_RUNS)
-    )
-    closed = await service.list_closed_workflow_executions(
-        ListClosedWorkflowExecutionsRequest(namespace=namespace, maximum_page_size=MAX_RUNS)
-    )
+    runs = [*await list_open_runs(client, id_prefix), *await list_closed_runs(client, id_prefix)]
     newest: set[str] = set()
-    for one in sorted((*opened.executions, *closed.executions), key=_start_nanoseconds, reverse=True):
+    for one in sorted(runs, key=_start_nanoseconds, reverse=True):
         workflow_id = one.execution.workflow_id
-        if workflow_id.startswith(id_prefix):
-            history = await client.get_workflow_handle(workflow_id, run_id=one.execution.run_id).fetch_history()
-            if workflow_id not in newest or len(history.events) >= activity_options.CONTINUE_AS_NEW_AT_EVENTS:
-                yield history
-            newest.add(workflow_id)
+        history = await client.get_workflow_handle(workflow_id, run_id=one.execution.run_id).fetch_history()
+        if workflow_id not in newest or len(history.events) >= activity_options.CONTINUE_AS_NEW_AT_EVENTS:
+            yield history
+        newest.add(workflow_id)
 
 
 def _start_nanoseconds(execution: WorkflowExecutionInfo) -> int:

@@ -88,10 +88,8 @@ async def test_terminated_coordinators_are_started_again() -> None:
     count = await restart_missing_coordinators(
         temporal.client,
         ["prod/nodepool/general"],
-        "prod",
         harness.cache,
         harness.notifier,
-        harness.signal_queue,
         ALL_SYNCED,
         at(60),
     )

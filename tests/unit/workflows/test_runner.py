@@ -12,13 +12,13 @@ from unittest.mock import patch
 import pytest
 from temporalio import workflow
 from temporalio.api.enums.v1 import EventType
-from temporalio.api.workflowservice.v1 import ListOpenWorkflowExecutionsRequest
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation, WorkflowActivationJob
 from temporalio.client import WorkflowHandle, WorkflowQueryFailedError
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
+from tenure.cli.nodes.stuck import LONG_LIVED
 from tenure.controller.temporal.client import restart_missing_singletons, start_singletons
 from tenure.model.workflow_states import BatchWindow
 from tenure.sandbox.temporal.dev_server import temporal_binary
@@ -203,14 +203,15 @@ async def assert_cancellation_ignored(fake: WorkerHarness, workflow_id: str) -> 
 
 
 async def is_open(fake: WorkerHarness, workflow_id: str) -> bool:
-    request = ListOpenWorkflowExecutionsRequest(namespace=fake.client.namespace, maximum_page_size=100)
-    opened = await fake.client.workflow_service.list_open_workflow_executions(request)
-    return workflow_id in {one.execution.workflow_id for one in opened.executions}
+    opened = await eventually.list_open_runs(fake.client, workflow_id)
+    return workflow_id in {one.execution.workflow_id for one in opened}
 
 
 def test_only_short_workflows_follow_cancellation() -> None:
     following = {one.__name__ for one in WORKFLOWS if not issubclass(one, IgnoresCancellation)}
     assert following == {"DisruptionWorkflow", "DisruptionPreviewWorkflow", "GarbageCollectionWorkflow"}
+    others = [one for one in WORKFLOWS if issubclass(one, IgnoresCancellation)]
+    assert {workflow._Definition.must_from_class(one).name for one in others} == set(LONG_LIVED)
 
 
 async def test_terminated_singleton_is_started_again(planning: WorkerHarness) -> None:
