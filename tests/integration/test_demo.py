@@ -86,11 +86,14 @@ def test_demo_completes_and_leaves_nothing(demo_dir: Path) -> None:
 
 
 def test_interrupted_demo_leaves_nothing(demo_dir: Path) -> None:
-    demo = start(demo_dir, "demo", *SMALL)
+    demo = start(demo_dir, "demo", "--pods=8", "--boot-seconds=600")
     assert demo.stdout is not None
+    printed = []
     for line in demo.stdout:
+        printed.append(line)
         if "Registration" in line:
             break
+    assert demo.poll() is None, "".join(printed)
     # At least the demo, six components of the control plane, Temporal, AWS, nodes, the worker and its planner.
     assert len(processes_of(demo_dir)) >= 12
     demo.send_signal(signal.SIGINT)

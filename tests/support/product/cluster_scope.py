@@ -55,13 +55,14 @@ class ClusterScope:
         if isinstance(error_info[1], Exception):
             error_info[1].add_note(await self.describe())
         await self._remove_all_faults()
+        is_settled = all(pod["spec"].get("nodeName") for pod in await self.pods())
         for path in reversed(self._paths):
             await self.product.delete(path)
         for claim in await self.nodeclaims():
             await self.product.delete(NODE_CLAIMS.path(claim["metadata"]["name"]))
         if not any(error_info):
             await self._wait_until_removed()
-            if not self._has_faults:
+            if is_settled and not self._has_faults:
                 self.product.faultless_pools.add(self.name)
 
     async def _wait_until_removed(self) -> None:
