@@ -240,7 +240,11 @@ async def serve(
             singletons = (temporal, name, batch_window(settings))
             await temporal_service.start_singletons(*singletons, events=settings.interruption_queue)
             singleton_check = asyncio.create_task(
-                temporal_service.restart_missing_singletons(*singletons, events=settings.interruption_queue),
+                temporal_service.restart_missing_singletons(
+                    *singletons,
+                    events=settings.interruption_queue,
+                    missing_workflows=metrics.WORKFLOWS_MISSING.bind(meter_of(temporal)),
+                ),
                 name="singletons",
             )
             await start_schedules(temporal, name)

@@ -2,7 +2,8 @@
 
 The visibility store lags, so young objects and workflows are skipped."""
 
-from collections.abc import AsyncIterator, Collection, Set
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Mapping, Set
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
@@ -18,6 +19,7 @@ from tenure.controller.cache.dirty import SyncedKinds
 from tenure.controller.signals.notifier import WorkflowNotifier
 from tenure.controller.signals.signaller import SignalQueue
 from tenure.controller.temporal.client import is_open
+from tenure.metrics import WORKFLOWS_MISSING, Meter
 from tenure.model.facts import NodeClaimFact
 from workflows import ids
 
@@ -25,6 +27,7 @@ log = structlog.get_logger(__name__)
 
 CoordinatorKind = Literal["EC2NodeClass", "NodePool"]
 YOUNG: Final = timedelta(seconds=60)
+_START_PERIOD: Final = timedelta(seconds=90)
 _PAGE: Final = 500
 
 
@@ -79,9 +82,9 @@ async def restart_missing_coordinators(
     notifier: WorkflowNotifier,
     known: SyncedKinds,
     now: datetime,
-) -> int:
-    """Start coordinators that do not run, although their objects exist. Returns their number. Visibility lags, so
-    Temporal describes each coordinator that is not in `running`."""
+) -> Counter[str]:
+    """Start coordinators that do not run, although their objects exist. Returns their number by kind. Visibility lags,
+    so Temporal describes each coordinator that is not in `running`."""
     expected = expected_coordinators(notifier.cluster, cache)
     missing = {key for key in expected if key not in running and not await is_open(client, key)}
     for key in missing:
@@ -89,7 +92,23 @@ async def restart_missing_coordinators(
     pools = {name for key, (kind, name) in expected.items() if key in missing and kind == "NodePool"}
     classes = {name for key, (kind, name) in expected.items() if key in missing and kind == "EC2NodeClass"}
     notifier.restart_coordinators(pools, classes, known, now)
-    return len(missing)
+    return Counter[str](expected[key][0] for key in missing)
+
+
+class MissingWorkflowCounter:
+    """Counts the workflows that resyncs found missing. A session first starts the workflows of all objects that it
+    finds, for example after an adoption; those are not counted."""
+
+    def __init__(self, meter: Meter, began: datetime) -> None:
+        self._counter, self._began = WORKFLOWS_MISSING.bind(meter), began
+        for workflow_type in ("NodeClaim", "NodePool", "EC2NodeClass"):
+            self._counter.record(0, workflow_type=workflow_type)
+
+    def record(self, missing: Mapping[str, int], now: datetime) -> None:
+        """`missing`: numbers by workflow type."""
+        if now - self._began > _START_PERIOD:
+            for workflow_type, number in missing.items():
+                self._counter.record(number, workflow_type=workflow_type)
 
 
 def expected_coordinators(cluster: str, cache: ClusterCache) -> dict[str, tuple[CoordinatorKind, str]]:

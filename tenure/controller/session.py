@@ -108,6 +108,7 @@ class ControllerSession:
             signal_queue=self._signal_queue,
             drift=self._disruption.drift_detector.drift_of,
             discovered=planner_client.capacity_discovery.for_node_class,
+            meter=meter,
             now=now,
         )
         self._metrics = ControllerMetrics(self.cluster, meter, now)

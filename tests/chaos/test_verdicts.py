@@ -260,7 +260,7 @@ async def _assert_same_everywhere(scope: ClusterScope, name: str, code: str) -> 
     product, state = scope.product, await scope.nodeclaim_state(name)
     verdict = verdict_of(state)
     assert verdict is not None and verdict.code in (code, SLOW) and state.blocked_code == code, f"{code}: {verdict}"
-    (listed,) = await read(product.connection, [name], "")
+    (listed,) = await read(product.temporal, product.connection.cluster, [name], "")
     assert listed.blocked_by == verdict.code, listed
     explained = format_explanations(await explain_nodes_or_pod(product.connection, name))
     assert verdict.sentence in explained, f"{verdict.sentence!r} is not in:\n{explained}"

@@ -234,6 +234,16 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 ),
             ),
             Panel(
+                "Workflows that were not running",
+                "In 10 minutes, by type. Workers start them again. Runbook: docs/operating/runbooks/alerts.md.",
+                (
+                    (
+                        "sum by (workflow_type) (increase(tenure_workflows_missing_total[10m]))",
+                        "{{workflow_type}}",
+                    ),
+                ),
+            ),
+            Panel(
                 "AWS calls",
                 "Calls per second, by operation.",
                 ((_rate_query("tenure_aws_call_wait_seconds_count", "operation"), "{{operation}}"),),

@@ -1,18 +1,34 @@
 """`tenure get [NAME...]`: the nodes of a cluster, each with its phase, deadline and blocker.
 
-All data comes from Temporal's visibility: one request lists a thousand nodes, and no worker is needed.
+All data comes from Temporal's visibility: one request lists a thousand nodes, and no worker is needed. Terminated
+workflows are listed too, since their nodes are missing from the table.
 """
 
+import asyncio
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
 import typer
+from temporalio.client import Client
 
 from tenure.cli.command import NodePoolName
 from tenure.cli.exit_codes import UsageError
-from tenure.cli.nodes.workflows import NodeClaimSummary, NodeClaimVisibility, as_json, format_since, format_until
+from tenure.cli.nodes.workflows import (
+    RESTARTED,
+    NodeClaimSummary,
+    NodeClaimVisibility,
+    PageUrl,
+    StoppedWorkflow,
+    as_json,
+    format_since,
+    format_span,
+    format_until,
+    list_stopped_workflows,
+    no_page_url,
+    nodeclaim_name,
+)
 from tenure.cli.output import Result, format_columns
 from tenure.cli.temporal_client import Connection, temporal_command
 from tenure.model.base import format_count, format_number
@@ -45,16 +61,22 @@ async def get(
     phase: Phase = None,
     overdue: Overdue = False,
 ) -> Result:
-    """List nodes with phase, deadline, blocker, instance type, zone and price at launch."""
+    """List nodes with phase, deadline, blocker, instance type, zone and price at launch, and terminated workflows."""
     query = build_condition(nodepool, phase or "", overdue=overdue)
-    found = await read(connection, names or (), query)
+    client, cluster = await connection.connect(), connection.cluster
+    found, stopped = await asyncio.gather(
+        read(client, cluster, names or (), query, connection.page_url), list_stopped_workflows(client, cluster)
+    )
     error = None
-    if missing := [name for name in names or () if not any(one.is_called(name) for one in found)]:
+    known = {nodeclaim_name(one.workflow_id) for one in stopped if "/nodeclaim/" in one.workflow_id}
+    if missing := [name for name in names or () if name not in known and not any(one.is_called(name) for one in found)]:
         error = UsageError(
             f"get {' '.join(missing)}: no running node of this name in cluster {connection.cluster}"
             f"{' matches these options' if query else ''}; `tenure why NAME` explains deleted nodes"
         )
-    return Result(nodes_as_json(found), [format_table(found, datetime.now(UTC))], error=error)
+    now = datetime.now(UTC)
+    tables = [format_table(found, now), *format_stopped(stopped, now)]
+    return Result(nodes_as_json(found, stopped), tables, error=error)
 
 
 def build_condition(pool: str, phase: str, *, overdue: bool) -> str:
@@ -69,19 +91,39 @@ def build_condition(pool: str, phase: str, *, overdue: bool) -> str:
     return " AND ".join(filter(None, parts))
 
 
-async def read(connection: Connection, names: Sequence[str], query: str) -> list[NodeClaimSummary]:
+async def read(
+    client: Client, cluster: str, names: Sequence[str], query: str, page_url: PageUrl = no_page_url
+) -> list[NodeClaimSummary]:
     """By NodePool and name."""
-    visibility = NodeClaimVisibility(await connection.connect(), connection.cluster, connection.page_url)
+    visibility = NodeClaimVisibility(client, cluster, page_url)
     running = " AND ".join(filter(None, ("ExecutionStatus = 'Running'", query)))
     found = await (visibility.find_by_names(names, running) if names else visibility.list_all(running))
     return sorted(found, key=lambda nodeclaim: (nodeclaim.pool, nodeclaim.name))
 
 
-def nodes_as_json(found: Sequence[NodeClaimSummary]) -> dict[str, Any]:
+def nodes_as_json(found: Sequence[NodeClaimSummary], stopped: Sequence[StoppedWorkflow] = ()) -> dict[str, Any]:
     return {
         "nodes": [as_json(nodeclaim) for nodeclaim in found],
         "pricePerHour": round(sum(one.price for one in found), 6),
+        "stoppedWorkflows": [
+            {
+                "workflow": one.workflow_id,
+                "status": one.status,
+                "endedAt": one.ended_at.isoformat() if one.ended_at else None,
+            }
+            for one in stopped
+        ],
     }
+
+
+def format_stopped(stopped: Sequence[StoppedWorkflow], now: datetime) -> list[str]:
+    """One part of the output; empty if every workflow runs."""
+    lines = [
+        f"workflow {one.workflow_id}: {one.status}"
+        f"{f' {format_span(now - one.ended_at)} ago' if one.ended_at else ''}; {RESTARTED}"
+        for one in stopped
+    ]
+    return ["\n".join(lines)] if lines else []
 
 
 def format_table(found: Sequence[NodeClaimSummary], now: datetime) -> str:

@@ -9,23 +9,28 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Final, TypeVar
+from typing import TypeVar
 
-from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
+from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError
 
 from tenure.cli.console import PrintableTable, folded, make_table, unwrapped
 from tenure.cli.exit_codes import DONE, FAILED
 from tenure.cli.nodes.why import query_disruption_status
 from tenure.cli.nodes.workflows import (
+    MAX_QUERIES,
+    QUERY_TIMEOUT,
+    RESTARTED,
     NodeClaimSummary,
     NodeClaimVisibility,
     PageUrl,
+    StoppedWorkflow,
     as_json,
     format_links,
     format_since,
     format_span,
     format_until,
+    list_stopped_workflows,
     no_page_url,
 )
 from tenure.cli.output import Result
@@ -51,21 +56,9 @@ RUNNING = "ExecutionStatus = 'Running'"
 NEEDING_ATTENTION = f"(TenureOverdue = true OR TenureBlockedBy IN {NEEDS_ATTENTION}) AND {RUNNING}"
 """Blockers that do not clear by themselves, and phases past their deadlines."""
 SLOW_ONES = f"TenureBlockedBy = '{SLOW}' AND {RUNNING}"
-MAX_QUERIES = 50
-"""Maximum number of workflows per call that are queried for state that visibility lacks."""
-_QUERY_TIMEOUT = timedelta(seconds=2)
 PENDING_PODS_TIMEOUT = timedelta(seconds=10)
 LAUNCH_FAILURES = 3
 """Failures of one launch, each with all instance types and zones, from which on it is listed."""
-# The names of the workflows that ignore cancellation; importing them takes long.
-LONG_LIVED: Final = ("Cluster", "ClusterWatch", "EC2NodeClass", "Interruption", "NodeClaim", "NodePool", "Provisioning")
-STOPPED: Final = {
-    WorkflowExecutionStatus.CANCELED: "Canceled",
-    WorkflowExecutionStatus.FAILED: "Failed",
-    WorkflowExecutionStatus.TERMINATED: "Terminated",
-    WorkflowExecutionStatus.TIMED_OUT: "TimedOut",
-}
-"""Endings without a decision of the workflow."""
 S = TypeVar("S", bound=Message)
 
 
@@ -83,7 +76,7 @@ async def stuck(connection: Connection) -> Result:
         query_invalid_objects(client, cluster),
         query_disruption_status(client, cluster, pending_pods=True, timeout=PENDING_PODS_TIMEOUT),
     )
-    items += [*stopped, *(pending_pod_item(one) for one in pods.pending_pods)]
+    items += [*(stopped_item(one) for one in stopped), *(pending_pod_item(one) for one in pods.pending_pods)]
     return stuck_result(overdue, slow, follows, paused, items, now, invalid.objects, pods.blocked)
 
 
@@ -122,29 +115,12 @@ async def list_stuck_items(client: Client, cluster: str, now: datetime) -> list[
     ]
 
 
-async def list_stopped_workflows(client: Client, cluster: str) -> list[StuckItem]:
-    """Long-lived workflows whose latest run was terminated or failed, until a worker starts them again."""
-    ended = f"WorkflowType IN {LONG_LIVED} AND ExecutionStatus IN {tuple(STOPPED.values())}"
-    query = f"{ended} AND WorkflowId STARTS_WITH '{cluster}/'"
-    keys = sorted({one.id async for one in client.list_workflows(query, page_size=1000)})[:MAX_QUERIES]
-    items = await asyncio.gather(*(_stopped_item(client, key) for key in keys))
-    return [one for one in items if one]
-
-
-async def _stopped_item(client: Client, workflow_id: str) -> StuckItem | None:
-    """None if a later run runs or completed, or if the server does not respond."""
-    try:
-        latest = await client.get_workflow_handle(workflow_id).describe(rpc_timeout=_QUERY_TIMEOUT)
-    except RPCError:
-        return None
-    if latest.status not in STOPPED:
-        return None
-    why = f"{STOPPED[latest.status]}; a running worker starts it again within two minutes"
-    return StuckItem(f"workflow {workflow_id}", "-", latest.close_time, why)
-
-
 def _running_condition(prefix: str) -> str:
     return f"WorkflowId STARTS_WITH '{prefix}' AND ExecutionStatus = 'Running'"
+
+
+def stopped_item(stopped: StoppedWorkflow) -> StuckItem:
+    return StuckItem(f"workflow {stopped.workflow_id}", "-", stopped.ended_at, f"{stopped.status}; {RESTARTED}")
 
 
 class BlockedState(Message):
@@ -257,7 +233,7 @@ async def _query_states(client: Client, workflow_ids: Sequence[str], state_type:
 async def _query_state(client: Client, workflow_id: str, state_type: type[S]) -> S | None:
     handle = client.get_workflow_handle(workflow_id)
     try:
-        state: S = await handle.query("state", result_type=state_type, rpc_timeout=_QUERY_TIMEOUT)
+        state: S = await handle.query("state", result_type=state_type, rpc_timeout=QUERY_TIMEOUT)
     except RPCError:
         return None
     return state

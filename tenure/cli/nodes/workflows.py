@@ -1,20 +1,36 @@
-"""The NodeClaim workflows of a cluster: running ones by their search attributes, ended ones by their result."""
+"""The NodeClaim workflows of a cluster: running ones by their search attributes, ended ones by their result. Long-lived
+workflows of all types that were terminated.
+"""
 
+import asyncio
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.common import SearchAttributeKey
+from temporalio.service import RPCError
 
 from tenure.model.nodeclaim.history import NodeClaimOutcome, Phase
 from workflows import ids, search_attributes
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """Names of Kubernetes and EC2. No other text may become part of a query."""
-
+MAX_QUERIES: Final = 50
+"""Maximum number of workflows per call that are queried for state that visibility lacks."""
+QUERY_TIMEOUT: Final = timedelta(seconds=2)
+# The names of the workflows that ignore cancellation; importing them takes long.
+LONG_LIVED: Final = ("Cluster", "ClusterWatch", "EC2NodeClass", "Interruption", "NodeClaim", "NodePool", "Provisioning")
+STOPPED: Final = {
+    WorkflowExecutionStatus.CANCELED: "Canceled",
+    WorkflowExecutionStatus.FAILED: "Failed",
+    WorkflowExecutionStatus.TERMINATED: "Terminated",
+    WorkflowExecutionStatus.TIMED_OUT: "TimedOut",
+}
+"""Endings without a decision of the workflow."""
+RESTARTED: Final = "a running worker starts it again within two minutes"
 
 PageUrl = Callable[[str], str]
 """The page of a workflow in the Temporal UI; empty if the UI's address is unknown."""
@@ -154,6 +170,35 @@ def summarize_attributes(
         node_name=get(search_attributes.NODE_NAME) or "",
         **more,
     )
+
+
+@dataclass(frozen=True)
+class StoppedWorkflow:
+    """A long-lived workflow whose latest run ended without its decision."""
+
+    workflow_id: str
+    status: str
+    ended_at: datetime | None
+
+
+async def list_stopped_workflows(client: Client, cluster: str) -> list[StoppedWorkflow]:
+    """Long-lived workflows whose latest run was terminated or failed, until a worker starts them again."""
+    ended = f"WorkflowType IN {LONG_LIVED} AND ExecutionStatus IN {tuple(STOPPED.values())}"
+    query = f"{ended} AND WorkflowId STARTS_WITH '{cluster}/'"
+    keys = sorted({one.id async for one in client.list_workflows(query, page_size=1000)})[:MAX_QUERIES]
+    found = await asyncio.gather(*(_read_stopped_workflow(client, key) for key in keys))
+    return [one for one in found if one]
+
+
+async def _read_stopped_workflow(client: Client, workflow_id: str) -> StoppedWorkflow | None:
+    """None if a later run runs or completed, or if the server does not respond."""
+    try:
+        latest = await client.get_workflow_handle(workflow_id).describe(rpc_timeout=QUERY_TIMEOUT)
+    except RPCError:
+        return None
+    if latest.status not in STOPPED:
+        return None
+    return StoppedWorkflow(workflow_id, STOPPED[latest.status], latest.close_time)
 
 
 def nodeclaim_name(workflow_id: str) -> str:

@@ -10,6 +10,7 @@ from tenure.clock import CLOCK
 from tenure.controller.cache.dirty import ChangeBatch, SyncedKinds
 from tenure.controller.resync import (
     YOUNG,
+    MissingWorkflowCounter,
     list_coordinators,
     list_nodeclaim_workflows,
     notify_orphaned_coordinators,
@@ -21,6 +22,7 @@ from tenure.controller.signals.lifecycle_observers import LifecycleObservers
 from tenure.controller.signals.notifier import WorkflowNotifier
 from tenure.controller.signals.signaller import SignalQueue
 from tenure.controller.watched_cluster import WatchedCluster
+from tenure.metrics import Meter
 from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.facts import NodeClaimFact
 from tenure.policy.disruption.drift import Drift
@@ -38,10 +40,12 @@ class SignalController:
         signal_queue: SignalQueue,
         drift: Callable[[NodeClaimFact], Drift | None],
         discovered: Callable[[str], DiscoveredCapacity],
+        meter: Meter,
         now: Callable[[], datetime],
     ) -> None:
         self._settings, self._temporal, self._cluster, self._now = settings, temporal, cluster, now
-        self._signal_queue = signal_queue
+        self._signal_queue, began = signal_queue, now()
+        self._missing_workflows = MissingWorkflowCounter(meter, began)
         self._observers = LifecycleObservers(
             cluster.cache, cluster.policies, cluster.pause, is_drifted=lambda claim: bool(drift(claim))
         )
@@ -53,7 +57,7 @@ class SignalController:
             not_ready=cluster.not_ready,
             expected_pods=cluster.expected_pods,
             signal_queue=signal_queue,
-            began=now(),
+            began=began,
             drift=drift,
             observers=self._observers,
             buffer_needing=cluster.buffers.buffer_needing if cluster.buffers else lambda claim: "",
@@ -78,6 +82,7 @@ class SignalController:
         if not self._cluster.stale_kinds(_STALE_AFTER_SECONDS):
             cache.forget_unobserved_nodeclaims(self._now() - YOUNG)
             notifier, signal_queue, synced, now = self.notifier, self._signal_queue, known(), self._now()
-            repair_nodeclaim_workflows(running, cache, notifier, signal_queue, synced, now)
+            started, _ = repair_nodeclaim_workflows(running, cache, notifier, signal_queue, synced, now)
             notify_orphaned_coordinators(coordinators, cluster, cache, notifier, signal_queue)
-            await restart_missing_coordinators(temporal, coordinators, cache, notifier, synced, now)
+            missing = await restart_missing_coordinators(temporal, coordinators, cache, notifier, synced, now)
+            self._missing_workflows.record({"NodeClaim": started, **missing}, now)

@@ -23,7 +23,7 @@ from temporalio.runtime import (
 from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.controller.temporal.connection import Security, why_not
-from tenure.metrics import METRICS
+from tenure.metrics import METRICS, Recorder
 from tenure.model.disruption.commands import DisruptionState
 from tenure.model.errors import BadInput
 from tenure.model.interruption.records import InterruptionState, QueueSetting
@@ -119,9 +119,14 @@ async def start_singletons(
             await temporal.start_workflow(run, state, id=key, task_queue=queue, id_conflict_policy=policy, **more)
 
 
-def list_singletons(cluster: str) -> list[str]:
-    """The IDs of the workflows that `start_singletons` starts."""
-    return [make(cluster) for make in (ids.watch, ids.provisioning, ids.cluster, ids.interruption)]
+def list_singletons(cluster: str) -> dict[str, str]:
+    """The types of the workflows that `start_singletons` starts, by ID."""
+    return {
+        ids.watch(cluster): "ClusterWatch",
+        ids.provisioning(cluster): "Provisioning",
+        ids.cluster(cluster): "Cluster",
+        ids.interruption(cluster): "Interruption",
+    }
 
 
 async def is_open(temporal: Client, workflow_id: str) -> bool:
@@ -136,14 +141,25 @@ async def is_open(temporal: Client, workflow_id: str) -> bool:
 
 
 async def restart_missing_singletons(
-    temporal: Client, cluster: str, window: BatchWindow, *, events: str = "", every: timedelta = SINGLETON_CHECK_EVERY
+    temporal: Client,
+    cluster: str,
+    window: BatchWindow,
+    *,
+    missing_workflows: Recorder,
+    events: str = "",
+    every: timedelta = SINGLETON_CHECK_EVERY,
 ) -> None:
     """Until cancelled: start each singleton again that a person terminated. The check costs no Temporal action."""
+    singletons = list_singletons(cluster)
+    for workflow_type in singletons.values():
+        missing_workflows.record(0, workflow_type=workflow_type)
     while True:
         await asyncio.sleep(every.total_seconds())
         try:
-            missing = [one for one in list_singletons(cluster) if not await is_open(temporal, one)]
+            missing = [one for one in singletons if not await is_open(temporal, one)]
             if missing:
+                for one in missing:
+                    missing_workflows.record(workflow_type=singletons[one])
                 await start_singletons(temporal, cluster, window, events=events, only=missing)
                 log.warning("started missing workflows", workflows=missing)
         except RPCError as error:

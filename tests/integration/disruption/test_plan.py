@@ -35,7 +35,7 @@ async def _assert_explained(connection: Connection, name: str, *messages: str) -
 
 
 async def _assert_listed(connection: Connection, node: str, claim: str) -> None:
-    listed = await read(connection, [node], "")
+    listed = await read(await connection.connect(), connection.cluster, [node], "")
     assert [(one.name, one.phase, one.price > 0) for one in listed] == [(claim, "Ready", True)], listed
 
 

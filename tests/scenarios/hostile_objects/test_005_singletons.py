@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 from temporalio.client import WorkflowHandle
 
-from tenure.cli.nodes.stuck import list_stopped_workflows
+from tenure.cli.nodes.workflows import list_stopped_workflows
 from tenure.controller.temporal.client import is_open, list_singletons
 from tenure.kube.client.resources import NODE_CLAIMS
 from tests.support.product.eventually import wait_until
@@ -64,7 +64,7 @@ async def test_terminated_workflow_is_listed_until_a_worker_starts_it(own_produc
 
 async def assert_stopped_workflows(product: DedicatedProduct, expected: list[str]) -> None:
     found = await list_stopped_workflows(product.temporal, product.sandbox.plan.cluster_name)
-    assert [one.what for one in found] == [f"workflow {one}" for one in expected]
+    assert [one.workflow_id for one in found] == expected
 
 
 async def for_each_singleton(

@@ -5,12 +5,14 @@ from datetime import datetime
 import pytest
 
 from tenure.controller.resync import (
+    MissingWorkflowCounter,
     notify_orphaned_coordinators,
     repair_nodeclaim_workflows,
     restart_missing_coordinators,
 )
 from tenure.model.observations import ObservedNodeClass, ObservedNodePool
 from tests.support.controller.builders import Json, at, claim, node_class, pool
+from tests.support.controller.meter import RecordingMeter
 from tests.unit.controller.fake_temporal import FakeTemporal
 from tests.unit.controller.signals.notifier_harness import ALL_SYNCED, NotifierHarness
 
@@ -76,6 +78,16 @@ def test_coordinators_of_objects_deleted_without_a_watch_are_signaled() -> None:
     assert not harness.signal_queue.arguments_to("prod/nodepool/general")
 
 
+def test_missing_workflows_are_counted_after_the_start_of_a_session() -> None:
+    meter = RecordingMeter()
+    counter = MissingWorkflowCounter(meter, at(0))
+    assert {value for _, _, value in meter.drain_records()} == {0}
+    counter.record({"NodeClaim": 40, "NodePool": 2}, at(63))
+    assert meter.drain_records() == []
+    counter.record({"NodeClaim": 1}, at(123))
+    assert meter.drain_records() == [("tenure_workflows_missing_total", ("NodeClaim",), 1)]
+
+
 async def test_terminated_coordinators_are_started_again() -> None:
     """Visibility shows one of five; Temporal knows a second one, and one has completed."""
     harness, temporal = NotifierHarness(), FakeTemporal()
@@ -93,6 +105,6 @@ async def test_terminated_coordinators_are_started_again() -> None:
         ALL_SYNCED,
         at(60),
     )
-    assert count == 2
+    assert count == {"NodePool": 1, "EC2NodeClass": 1}
     started = {one.workflow_id for one in harness.signal_queue.signals[signaled:]}
     assert started == {"prod/nodepool/lost", "prod/nodeclass/default"}

@@ -18,10 +18,12 @@ from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from tenure.cli.nodes.stuck import LONG_LIVED
+from tenure import metrics
+from tenure.cli.nodes.workflows import LONG_LIVED
 from tenure.controller.temporal.client import restart_missing_singletons, start_singletons
 from tenure.model.workflow_states import BatchWindow
 from tenure.sandbox.temporal.dev_server import temporal_binary
+from tests.support.controller.meter import RecordingMeter
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.product.eventually import wait_until
 from tests.support.workflows import eventually
@@ -215,11 +217,21 @@ def test_only_short_workflows_follow_cancellation() -> None:
 
 
 async def test_terminated_singleton_is_started_again(planning: WorkerHarness) -> None:
-    window, every = BatchWindow(), timedelta(seconds=0.1)
+    window, every, meter = BatchWindow(), timedelta(seconds=0.1), RecordingMeter()
     await start_singletons(planning.client, planning.cluster, window)
     terminated = ids.provisioning(planning.cluster)
     with patch("tenure.controller.temporal.client.is_open", lambda _, workflow_id: is_open(planning, workflow_id)):
-        check = asyncio.create_task(restart_missing_singletons(planning.client, planning.cluster, window, every=every))
+        check = asyncio.create_task(
+            restart_missing_singletons(
+                planning.client,
+                planning.cluster,
+                window,
+                every=every,
+                missing_workflows=metrics.WORKFLOWS_MISSING.bind(meter),
+            )
+        )
         await planning.client.get_workflow_handle(terminated).terminate("a person did it")
         await eventually.wait_until(lambda: is_open(planning, terminated))
+        counted = [(labels, value) for _, labels, value in meter.records if value]
+        assert counted and {labels for labels, _ in counted} == {("Provisioning",)}
         check.cancel()

@@ -6,8 +6,8 @@ from typing import get_args
 import pytest
 
 from tenure.cli.exit_codes import UsageError
-from tenure.cli.nodes.get import PhaseName, build_condition, format_table, nodes_as_json
-from tenure.cli.nodes.workflows import NodeClaimSummary
+from tenure.cli.nodes.get import PhaseName, build_condition, format_stopped, format_table, nodes_as_json
+from tenure.cli.nodes.workflows import NodeClaimSummary, StoppedWorkflow
 from tenure.cli.output import format_columns
 from tenure.model.nodeclaim.state import Phase
 
@@ -30,6 +30,16 @@ def test_paused_node_is_marked() -> None:
     paused = NodeClaimSummary("demo/nodeclaim/a/1", "a", "Ready", "web", NOW, paused=True)
     assert "Ready paused" in format_table([paused], NOW)
     assert nodes_as_json([paused])["nodes"][0]["paused"] is True
+
+
+def test_terminated_workflow_is_listed_below_nodes() -> None:
+    stopped = StoppedWorkflow("demo/provisioning", "Terminated", NOW - timedelta(seconds=30))
+    (text,) = format_stopped([stopped], NOW)
+    assert text == (
+        "workflow demo/provisioning: Terminated 30s ago; a running worker starts it again within two minutes"
+    )
+    assert nodes_as_json([], [stopped])["stoppedWorkflows"][0]["workflow"] == "demo/provisioning"
+    assert format_stopped([], NOW) == []
 
 
 def test_empty_list_names_doctor_command() -> None:
