@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import TypeVar
 
 from temporalio.client import Client, WorkflowExecution
@@ -100,10 +101,10 @@ async def list_stuck_items(client: Client, cluster: str, now: datetime) -> list[
     found_pools = [one async for one in client.list_workflows(nodepools, page_size=1000)]
     rollouts = [one for one in found_pools if one.typed_search_attributes.get(search_attributes.OVERDUE)]
     states, provisioning, nodeclass_states, nodepool_states = await asyncio.gather(
-        _query_states(client, [one.id for one in (*rollouts, *under_way)], BlockedState),
+        query_states(client, [one.id for one in (*rollouts, *under_way)], BlockedState),
         _query_state(client, ids.provisioning(cluster), LaunchState),
-        _query_states(client, nodeclasses, NodeClassState),
-        _query_states(client, [one.id for one in found_pools], RegistrationState),
+        query_states(client, nodeclasses, NodeClassState),
+        query_states(client, [one.id for one in found_pools], RegistrationState),
     )
     found = [command_item(one, states.get(one.id), now) for one in under_way]
     return [
@@ -218,16 +219,16 @@ async def list_paused_objects(client: Client, cluster: str) -> list[PausedObject
     """The cluster, NodePools and nodes that users paused."""
     query = f"TenurePaused = true AND ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '{cluster}/'"
     found = sorted([one.id async for one in client.list_workflows(query, page_size=1000)])
-    states = await _query_states(client, found, _PausedState)
+    states = await query_states(client, found[:MAX_QUERIES], _PausedState)
     pauses = {workflow_id: state.pause for workflow_id, state in states.items()}
     return [PausedObject(paused_object_name(one, cluster), pauses.get(one)) for one in found]
 
 
-async def _query_states(client: Client, workflow_ids: Sequence[str], state_type: type[S]) -> dict[str, S]:
-    """By workflow ID. Only the first `MAX_QUERIES` are queried; those without a response are omitted."""
-    asked = workflow_ids[:MAX_QUERIES]
-    states = await asyncio.gather(*(_query_state(client, one, state_type) for one in asked))
-    return {one: state for one, state in zip(asked, states, strict=True) if state}
+async def query_states(client: Client, workflow_ids: Sequence[str], state_type: type[S]) -> dict[str, S]:
+    """By workflow ID. Those without a response are omitted."""
+    batches = (workflow_ids[start : start + MAX_QUERIES] for start in range(0, len(workflow_ids), MAX_QUERIES))
+    found = [await asyncio.gather(*(_query_state(client, one, state_type) for one in batch)) for batch in batches]
+    return {one: state for one, state in zip(workflow_ids, chain.from_iterable(found), strict=True) if state}
 
 
 async def _query_state(client: Client, workflow_id: str, state_type: type[S]) -> S | None:
@@ -261,7 +262,8 @@ async def find_stuck_nodes(
     """Nodes that need attention, slow nodes, the action at the deadline by workflow ID, and paused objects."""
     visibility = NodeClaimVisibility(client, cluster, page_url)
     overdue, slow = await visibility.list_all(NEEDING_ATTENTION), await visibility.list_all(SLOW_ONES)
-    states = await _query_states(client, [one.workflow_id for one in (*overdue, *slow)], NodeClaimState)
+    queried = [one.workflow_id for one in (*overdue, *slow)][:MAX_QUERIES]
+    states = await query_states(client, queried, NodeClaimState)
     follows: dict[str, str] = {one: action_of(state.observed.rules, state.phase) for one, state in states.items()}
     overdue, slow = ([_with_message(one, states) for one in nodeclaims] for nodeclaims in (overdue, slow))
     return overdue, slow, follows, await list_paused_objects(client, cluster)

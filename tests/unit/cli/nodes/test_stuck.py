@@ -4,6 +4,9 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
+from unittest.mock import AsyncMock, Mock
+
+import pytest
 
 from tenure.cli.nodes.startups import as_json as startup_json
 from tenure.cli.nodes.startups import sort_slowest_first, startup_times_table
@@ -17,9 +20,10 @@ from tenure.cli.nodes.stuck import (
     nodeclass_item,
     nodepool_item,
     pending_pod_item,
+    query_states,
     stuck_result,
 )
-from tenure.cli.nodes.workflows import NodeClaimSummary
+from tenure.cli.nodes.workflows import MAX_QUERIES, NodeClaimSummary
 from tenure.model.blockers import BACKOFF, NO_NODEPOOL_FITS, PENDING_PODS, Verdict
 from tenure.model.errors import InvalidObject
 from tenure.model.facts import NodeClaimFact
@@ -136,6 +140,46 @@ def test_pod_without_a_possible_node_is_listed_with_code_and_remedy() -> None:
 def test_pending_pods_that_could_not_be_checked_are_a_failure() -> None:
     result = stuck_result([], [], {}, (), (), NOW, pods_unknown="no worker responded")
     assert result.code == 1 and "Pending pods are unknown: no worker responded" in result.parts
+
+
+OVERDUE = make_nodeclaim("a", overdue=True)
+INVALID = InvalidObject(kind="Pod", name="default/a", reason="InvalidField", message="spec: expected an object")
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+@pytest.mark.parametrize(
+    ("sections", "key", "code"),
+    [
+        pytest.param({}, "", 0, id="nothing"),
+        pytest.param({"overdue": [OVERDUE]}, "overdue", 1, id="overdue"),
+        pytest.param({"slow": [OVERDUE]}, "slow", 0, id="slow"),
+        pytest.param({"paused": [PausedObject("NodePool web")]}, "paused", 0, id="paused"),
+        pytest.param({"items": [StuckItem("command 12ab", "Undo", None, "-")]}, "late", 1, id="command"),
+        pytest.param({"invalid": [INVALID]}, "invalidObjects", 1, id="invalid"),
+        pytest.param({"pods_unknown": "no worker responded"}, "podsUnknown", 1, id="pods unknown"),
+        *(
+            pytest.param({"items": [pending_pod_item(make_pod_group(code=code))]}, "late", 1, id=code)
+            for code, reason in PENDING_PODS.items()
+            if not reason.clears_by_itself
+        ),
+    ],
+)
+def test_exit_code_is_1_if_a_section_that_needs_attention_is_not_empty(
+    capsys: pytest.CaptureFixture[str], sections: dict[str, Any], key: str, code: int, output: str
+) -> None:
+    empty: dict[str, Any] = {"overdue": (), "slow": (), "follows": {}, "paused": (), "items": ()}
+    assert stuck_result(**{**empty, **sections}, now=NOW).print(output) == code
+    printed = capsys.readouterr().out
+    if output == "json":
+        assert [name for name, listed in json.loads(printed).items() if listed] == [key] * bool(key)
+    else:
+        assert printed.strip()
+
+
+async def test_states_of_more_objects_than_are_queried_at_once_are_read() -> None:
+    names = [f"class-{number}" for number in range(2 * MAX_QUERIES + 1)]
+    client = Mock(get_workflow_handle=lambda name: Mock(query=AsyncMock(return_value=name)))
+    assert await query_states(client, names, NodeClassState) == {name: name for name in names}
 
 
 def test_launch_that_fails_repeatedly_is_listed_with_the_last_error() -> None:
