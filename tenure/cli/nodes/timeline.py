@@ -220,6 +220,7 @@ class NodeExplanation:
         yield "deadline", format_relative_time(deadline, now) if deadline else ""
         yield "blocked by", verdict.sentence if verdict else nodeclaim.blocked_by
         yield "blocked", f"since {format_relative_time(verdict.since, now)}" if verdict and verdict.since else ""
+        yield "action", verdict.remedy if verdict and verdict.remedy not in verdict.sentence else ""
         yield from (("from AWS", line) for line in self.events)
         yield from (("paused", line) for line in self.paused)
         yield from (("drain", line) for line in self.drain)

@@ -68,11 +68,24 @@ def test_pending_pod_shows_its_verdict_with_times_and_action() -> None:
 
 
 def test_blocked_node_shows_since_when() -> None:
-    blocked = explain_nodeclaim(state(phase=Phase.DRAIN, since=START, blocked_by="pdb default/web", blocked_code="x"))
-    found = NodeExplanation(nodeclaim("Drain"), verdict=blocked.verdict)
-    lines = found.format_text(START + timedelta(minutes=6)).splitlines()
-    assert "  blocked by  pdb default/web" in lines
+    lines = blocked_lines("VolumesAttached", "volume of default/web")
+    assert "  blocked by  volume of default/web" in lines
     assert "  blocked     since 2026-01-01 12:00:00 UTC, 6m00s ago" in lines
+    assert "  action      check the CSI driver's controller" in lines
+
+
+def test_action_is_not_repeated() -> None:
+    lines = blocked_lines("EvictionRefused", "403")
+    assert [line for line in lines if "check admission webhooks" in line] == [
+        "  blocked by  needs attention: check admission webhooks and the worker's permissions; 403"
+    ]
+
+
+def blocked_lines(code: str, blocked_by: str) -> list[str]:
+    """`tenure why` of a draining node, six minutes later."""
+    blocked = explain_nodeclaim(state(phase=Phase.DRAIN, since=START, blocked_by=blocked_by, blocked_code=code))
+    found = NodeExplanation(nodeclaim("Drain"), verdict=blocked.verdict)
+    return found.format_text(START + timedelta(minutes=6)).splitlines()
 
 
 def test_waiting_node_shows_blocker_and_deadline() -> None:
