@@ -140,6 +140,7 @@ class NodeClaimWorkflow(Pausable, EventApprovals, IgnoresCancellation):
             self._nodeclaim_context.update_state(
                 observed=self._merge_with_known(observed),
                 unready_since=self._unready_since(observed),
+                is_newly_unready=self._is_newly_unready(observed),
                 node_missing_since=missing_since(previous, observed, workflow.now()),
                 instance_checks=0 if observed.node_ready else previous.instance_checks,
                 instance_status=InstanceStatus() if observed.node_ready else previous.instance_status,
@@ -170,6 +171,11 @@ class NodeClaimWorkflow(Pausable, EventApprovals, IgnoresCancellation):
             if observed.node_ready or not observed.node_name
             else self._nodeclaim_context.state.unready_since or workflow.now()
         )
+
+    def _is_newly_unready(self, observed: ObservedNodeClaim) -> bool:
+        state = self._nodeclaim_context.state
+        is_unready = state.phase is Phase.READY and bool(observed.node_name) and not observed.node_ready
+        return is_unready and (state.unready_since is None or state.is_newly_unready)
 
     def _is_newer(self, observed: ObservedNodeClaim) -> bool:
         return observed.number > self._nodeclaim_context.state.observed.number

@@ -24,9 +24,10 @@ FIRST_POLL_SECONDS = 0.5
 MAX_POLL_SECONDS = 3.0
 """Seconds between passes over a node whose pods terminate. The interval increases by half each time."""
 MIN_BLOCKED_SECONDS = 3.0
+MIN_CHANGED_CODE_SECONDS = 6.0
 MIN_CHANGED_SECONDS = 30.0
-"""Seconds that a first blocker, or a changed one, must last before it is reported, since budgets often reject evictions
-for a short time. A node that becomes NotReady is reported after the shorter time."""
+"""Seconds that a first blocker, another code or another message must last before it is reported, since budgets often
+reject evictions for a short time. A node that becomes NotReady is reported after the shortest time."""
 MIN_TERMINATING_SECONDS = 60.0
 """Seconds after which a drain is reported whose pods only terminate."""
 QPS_SHARE = 0.4
@@ -67,7 +68,7 @@ class DrainActivities:
             if result is not None:
                 return result
             since = (utc_now() - began).total_seconds()
-            if _is_status_due(request, drain_pass.status, since, timeout):
+            if is_status_due(request, drain_pass.status, since, timeout):
                 return await drain_pass.publish_status()
             shared_pause = min(self._shared_pause(), max(pause, timeout - since))
             await asyncio.sleep(max(drain_pass.next_pause(pause, utc_now()), shared_pause))
@@ -104,7 +105,7 @@ def _remaining_timeout(request: DrainRequest, began: datetime) -> float:
     return request.poll_timeout - min(max(used, 0.0), request.poll_timeout)
 
 
-def _is_status_due(request: DrainRequest, status: DrainStatus, since: float, timeout: float) -> bool:
+def is_status_due(request: DrainRequest, status: DrainStatus, since: float, timeout: float) -> bool:
     """Whether the status is reported now, `since` seconds after this activity started. Also True if a fault has
     replaced the published status."""
     known = request.known.blocker_summary if request.known else request.known_blockers
@@ -112,7 +113,10 @@ def _is_status_due(request: DrainRequest, status: DrainStatus, since: float, tim
         return True
     if status.blocker_summary != known:
         turned = request.known is not None and bool(request.known.not_ready_since) != bool(status.not_ready_since)
-        return since >= (MIN_CHANGED_SECONDS if known and not turned else MIN_BLOCKED_SECONDS)
+        if not known or turned:
+            return since >= MIN_BLOCKED_SECONDS
+        is_new_code = request.known is not None and request.known.blocker_code != status.blocker_code
+        return since >= (MIN_CHANGED_CODE_SECONDS if is_new_code else MIN_CHANGED_SECONDS)
     if request.known is not None:
         return since >= MIN_BLOCKED_SECONDS and request.known.status_line != request.known_blockers
     return bool(status.eviction_blockers) and since >= MIN_TERMINATING_SECONDS

@@ -85,8 +85,9 @@ async def handle_not_ready_node(context: NodeClaimContext) -> bool:
     """Delete the NodeClaim if the instance of a NotReady Node is gone (reference 3.8). True if deleted."""
     if await _fail_if_instance_terminated(context, "the instance is gone and its Node is not Ready"):
         return True
-    _count_poll(context)
-    context.update_state(unready_since=context.now)
+    if not context.state.is_newly_unready:
+        _count_poll(context)
+    context.update_state(unready_since=context.now, is_newly_unready=False)
     return False
 
 

@@ -25,7 +25,7 @@ from workflows.phases.repair import repair_node
 
 RECHECK_DELAY = timedelta(seconds=10)
 MAX_RECHECK_DELAY = timedelta(minutes=5)
-REPORT_DELAY = timedelta(seconds=10)
+REPORT_DELAY = timedelta(seconds=8)
 """How long a blocker must last before it is written to the condition Initialized."""
 
 

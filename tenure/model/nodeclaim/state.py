@@ -94,6 +94,8 @@ class NodeClaimState(Message):
     rejection: LaunchRejection | None = None
     observed: ObservedNodeClaim = ObservedNodeClaim()
     unready_since: datetime | None = None
+    is_newly_unready: bool = False
+    """The instance was not checked since the ready Node became NotReady."""
     instance_checks: int = 0
     """Number of consecutive checks that found its instance running while the Node was missing or NotReady."""
     instance_status: InstanceStatus = InstanceStatus()

@@ -57,9 +57,11 @@ REJECTED_PERMIT_RETRY = timedelta(minutes=10)
 """First interval before a rejected request is repeated. The NodePool keeps requests, but may have lost it."""
 MAX_REJECTED_PERMIT_RETRY = timedelta(hours=1)
 """The interval doubles up to this."""
+FIRST_NOT_READY_CHECK = timedelta(seconds=5)
+"""Time after which the instance of a ready Node that became NotReady is first checked."""
 NOT_READY_CHECK_INTERVAL = timedelta(minutes=2)
-"""First interval between checks of the instance of a missing or NotReady Node, as in Karpenter's garbage collection
-(reference 3.8). The first one or two checks find a terminated instance."""
+"""First interval between further checks of the instance of a missing or NotReady Node, as in Karpenter's garbage
+collection (reference 3.8). The first one or two checks find a terminated instance."""
 CHECKS_BEFORE_BACKOFF: Final = 2
 """After this many checks, the interval doubles each time."""
 MAX_NOT_READY_CHECK_INTERVAL = timedelta(minutes=10)
@@ -118,7 +120,8 @@ def lacks_registration(state: NodeClaimState) -> bool:
 def _decide_voluntary(
     state: NodeClaimState, now: datetime, event: InterruptionDecision, *, expired: bool
 ) -> ReadyDecision:
-    check_at = state.unready_since + check_interval(state.instance_checks) if state.unready_since else None
+    check_after = FIRST_NOT_READY_CHECK if state.is_newly_unready else check_interval(state.instance_checks)
+    check_at = state.unready_since + check_after if state.unready_since else None
     if check_at and now >= check_at:
         return ReadyDecision(do="look", why="NodeNotReady")
     if event.do == "ask":

@@ -169,7 +169,7 @@ async def test_stopped_instance_of_a_not_ready_node_is_reported_until_it_is_read
     handle = await ready_nodeclaim(fake)
     stop_instances(fake, "Client.UserInitiatedShutdown")
     await fake.signal_observed(handle, **{**BUSY, "node_ready": False})
-    await fake.sleep(minutes=3)
+    await fake.sleep(seconds=6)
     await wait_until(lambda: fake.claims.condition_text("a", labels.NEEDS_ATTENTION) == "True InstanceStopped")
     await wait_until(lambda: "NeedsAttention" in fake.events.reasons_for("node-a"))
     assert "its instance is stopped (Client.UserInitiatedShutdown)" in describe_blocker(await query_state(handle))

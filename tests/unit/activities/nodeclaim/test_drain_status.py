@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from activities.nodeclaim.drain import DrainActivities
+from activities.nodeclaim.drain import DrainActivities, is_status_due
 from tenure.apis.labels import NODECLAIM_TERMINATION_TIMESTAMP
 from tenure.apis.lifecyclepolicy import DrainRules
-from tenure.model.disruption.drain import DrainStatus
+from tenure.model.disruption.drain import DrainStatus, EvictionBlocker, Prospect
 from tenure.model.errors import BadInput, Forbidden, Throttled, TryLater
 from tenure.model.nodeclaim.requests import CancelDrainRequest, DrainRequest, DrainResult
 from tests.unit.activities.builders import REF, FakeCluster, run_activity
@@ -56,6 +56,29 @@ async def test_status_names_pod_owner_budget_counts_and_remedy(cluster: FakeClus
     assert "default/web: minAvailable 2, 2 of 2 pods healthy, 2 needed, 0 disruptions allowed" in blocker.what
     assert "will not clear on its own: it needs all 2 pods" in cluster.claims.condition_message("a", "Drained")
     assert result.blockers == blocker.summary and cluster.events.reasons_for("a") == ["FailedDraining"]
+
+
+def status_with(what: str, passes: Prospect = "can") -> DrainStatus:
+    return DrainStatus(
+        eviction_blockers=(EvictionBlocker(subject="default/web", cause="budget", what=what, passes=passes),)
+    )
+
+
+@pytest.mark.parametrize(
+    ("known", "seconds"),
+    [
+        pytest.param(None, 3, id="first blocker"),
+        pytest.param(status_with("1 of 2 pods healthy"), 6, id="another code"),
+        pytest.param(status_with("1 of 2 pods healthy", "never"), 30, id="another message"),
+    ],
+)
+def test_blocker_is_reported_after_its_minimum_duration(
+    known: DrainStatus | None, seconds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("activities.nodeclaim.drain.MIN_BLOCKED_SECONDS", 3.0)
+    request, status = DrainRequest(claim=REF, began=BEGAN, known=known), status_with("2 of 2 pods healthy", "never")
+    assert not is_status_due(request, status, seconds - 1, timeout=300)
+    assert is_status_due(request, status, seconds, timeout=300)
 
 
 async def test_blocked_since_survives_activity(cluster: FakeCluster) -> None:

@@ -254,6 +254,14 @@ CASES: dict[str, tuple[NodeClaimState, ReadyDecision]] = {
         node(empty_for(hours=9), permit_requested_at=before(minutes=5), permit=permit(seconds=0)),
         decision_of("ask", "Empty"),
     ),
+    "NotReady for four seconds": (
+        node(unready_since=before(seconds=4), is_newly_unready=True),
+        decision_of("wait", until=after(seconds=1)),
+    ),
+    "NotReady for five seconds": (
+        node(unready_since=before(seconds=5), is_newly_unready=True),
+        decision_of("look", "NodeNotReady"),
+    ),
     "NotReady for one minute": (node(unready_since=before(minutes=1)), decision_of("wait", until=after(minutes=1))),
     "NotReady for two minutes": (node(unready_since=before(minutes=2)), decision_of("look", "NodeNotReady")),
     "NotReady with a stopped instance": (

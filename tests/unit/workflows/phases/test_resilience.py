@@ -110,18 +110,18 @@ async def test_instance_of_not_ready_node_is_checked_with_backoff(fake: WorkerHa
     handle = await ready_nodeclaim(fake)
     await fake.signal_observed(handle, **{**BUSY, "node_ready": False})
     await fake.sleep(minutes=1)
-    assert await count_scheduled(handle, "read_instance_status") == 0
+    assert await count_scheduled(handle, "read_instance_status") == 1
     await fake.sleep(minutes=6)
-    assert await count_scheduled(handle, "read_instance_status") == 3
+    assert await count_scheduled(handle, "read_instance_status") == 4
     await fake.sleep(hours=3)
     checks = await count_scheduled(handle, "read_instance_status")
-    assert 18 <= checks <= 22, "one check in ten minutes"
+    assert 19 <= checks <= 23, "one check in ten minutes"
     await fake.signal_observed(handle, **BUSY)
     await fake.sleep(hours=1)
     assert await count_scheduled(handle, "read_instance_status") == checks
     await fake.signal_observed(handle, **{**BUSY, "node_ready": False})
     await fake.sleep(minutes=3)
-    assert await count_scheduled(handle, "read_instance_status") == checks + 1, "the backoff is reset"
+    assert await count_scheduled(handle, "read_instance_status") == checks + 2, "the backoff is reset"
 
 
 async def test_stale_empty_observation_is_verified_with_backoff(
