@@ -128,10 +128,13 @@ class ProvisioningWorkflow(IgnoresCancellation):
                 burst_ends_at=interruption_burst,
                 discovered=discovered_capacity,
                 backoffs=self._state.backoffs,
+                released=self._state.released,
             )
         )
         if outcome.backoffs is not None:
             self._update_state(backoffs=outcome.backoffs)
+        if outcome.released is not None:
+            self._update_state(released=outcome.released)
         self._update_state(blocked_by=outcome.blocked, plan_id=plan_id if outcome.blocked else "")
         self._blocked_passes = self._blocked_passes + 1 if outcome.blocked else 0
         for draft in outcome.drafts:

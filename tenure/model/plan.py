@@ -16,6 +16,8 @@ MAX_BACKOFF: Final = timedelta(hours=1)
 BACKOFF_RETENTION: Final = timedelta(hours=2)
 """How long an entry is kept after the last unused node."""
 MAX_BACKOFFS: Final = 500
+MAX_RELEASED_PODS: Final = 200
+"""Stored for the next process."""
 MAX_COUNTED_NODECLAIMS: Final = 100
 """Names of NodeClaims per entry."""
 _MAX_NAMED: Final = 3
@@ -115,6 +117,17 @@ def select_retained(entries: tuple[ProvisioningBackoff, ...], now: datetime) -> 
     return tuple(sorted(recent[-MAX_BACKOFFS:], key=lambda one: one.pod_group))
 
 
+class ReleasedPod(Message):
+    """A pod that plans leave out, since its scheduler did not bind it to its ready node.
+
+    It is planned again when the message of its scheduler differs from `scheduler_message`."""
+
+    uid: str
+    scheduler_message: str
+    why: str
+    since: datetime
+
+
 class PlanRequest(Message):
     """One provisioning pass. The same ID always yields the same NodeClaim names."""
 
@@ -122,6 +135,8 @@ class PlanRequest(Message):
     unavailable: tuple[UnavailableOffering, ...] = ()
     burst_ends_at: datetime | None = None
     backoffs: tuple[ProvisioningBackoff, ...] = ()
+    released: tuple[ReleasedPod, ...] = ()
+    """By earlier plans; the first plan of a process reads them."""
     discovered: DiscoveredCapacity = DiscoveredCapacity()
     """Includes capacity of deleted nodes. The planner host adds its own observations."""
 
@@ -155,6 +170,8 @@ class PlanOutcome(Message):
     planned_at: datetime | None = None
     backoffs: tuple[ProvisioningBackoff, ...] | None = None
     """All entries to store; None keeps the stored ones."""
+    released: tuple[ReleasedPod, ...] | None = None
+    """As `backoffs`."""
 
 
 class PhaseDurations(Message):

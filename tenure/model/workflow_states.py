@@ -16,7 +16,7 @@ from tenure.model.observations import (
     Registrations,
 )
 from tenure.model.operator_requests import PauseAnnotation
-from tenure.model.plan import LaunchDraft, ProvisioningBackoff
+from tenure.model.plan import LaunchDraft, ProvisioningBackoff, ReleasedPod
 from tenure.model.rollout import RolloutState
 from tenure.model.signals import Pause, PermitRequest
 
@@ -47,6 +47,7 @@ class ProvisioningState(Message):
     """Launch groups without a result so far. After a lost result, the call is repeated with the same token."""
     blocked_by: str = ""
     backoffs: tuple[ProvisioningBackoff, ...] = ()
+    released: tuple[ReleasedPod, ...] = ()
 
 
 class Permit(Message):

@@ -180,7 +180,8 @@ def _reasons_page() -> str:
         "NodePool, the message has the reason of each, the nearest first; a pod that selects NodePools by name has "
         "only their reasons. If several reasons apply, the code is that of the nearest NodePool. "
         "[Pending pods](../operating/runbooks/no-capacity.md) has the commands. The alert of `LimitsExceeded` has the "
-        "severity `info`, since the limits of a NodePool may be a quota.\n\n"
+        "severity `info`, since the limits of a NodePool may be a quota. A pod that needs attention has the event "
+        "within ten seconds, also if its scheduler has not tried it. `NotTried` has the event after a minute.\n\n"
         f"{pending_pods}"
     )
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -54,6 +54,7 @@ from tenure.model.nodeclaim.node_identity import (
     is_named,
 )
 from tenure.model.nodeoverlays import OverlayFact
+from tenure.model.plan import MAX_RELEASED_PODS, ReleasedPod
 from tenure.scheduling.snapshot import Change, Fact, FactKind, Storage
 
 F = TypeVar("F", bound=Fact)
@@ -66,14 +67,6 @@ _IDENTITY: Final = "identity"
 """The step that assigns Nodes to NodeClaims."""
 _HANDLE: Final = "handle"
 """The prefix of the steps of subscribers."""
-
-
-class NotPlannedPod(NamedTuple):
-    """A pod that plans leave out, and why. `scheduler_message`: when `stop_planning` was called."""
-
-    scheduler_message: str
-    why: str
-    since: datetime
 
 
 class ClusterCache:
@@ -90,8 +83,8 @@ class ClusterCache:
         self.daemonsets: dict[str, DaemonSetFact] = {}
         self.pod_admission = PodAdmission()
         self._device_classes = DeviceClasses()
-        self._not_planned: dict[str, NotPlannedPod] = {}
-        """By UID of a pod."""
+        self._released: dict[str, ReleasedPod] = {}
+        """By UID."""
         self._daemon_templates = DaemonTemplates(self.pod_admission, self._device_classes)
         self.namespaces: dict[str, NamespaceFact] = {}
         self.storage = Storage()
@@ -170,7 +163,7 @@ class ClusterCache:
     def _store_pod(self, uid: str, new: PodFact | None) -> None:
         old = self.pods.get(uid)
         if new is None:
-            self._not_planned.pop(uid, None)
+            self._released.pop(uid, None)
         if new == old:
             return
         set_or_remove(self.pods, uid, new)
@@ -191,22 +184,33 @@ class ClusterCache:
 
     def _read_pod(self, pod: Json) -> PodFact:
         found = read_pod(pod, lambda error: self.invalid_objects.record(object_key(pod, PODS.kind), error))
-        not_planned = self._not_planned.get(found.uid)
-        if not_planned and (found.node_name or found.scheduler_message != not_planned.scheduler_message):
-            del self._not_planned[found.uid]
-        elif not_planned:
-            return found.model_copy(update={"unplannable": not_planned.why})
+        released = self._released.get(found.uid)
+        if released and (found.node_name or found.scheduler_message != released.scheduler_message):
+            del self._released[found.uid]
+        elif released:
+            return found.model_copy(update={"unplannable": released.why})
         return self._device_classes.check_pod(found)
 
     def stop_planning(self, uid: str, why: str, since: datetime) -> None:
         """The pod without a node is unplannable until it is bound, or its scheduler's message changes."""
-        pod = self.pods[uid]
-        self._not_planned[uid] = NotPlannedPod(pod.scheduler_message, why, since)
-        self._store_pod(uid, pod.model_copy(update={"unplannable": why}))
+        message = self.pods[uid].scheduler_message
+        self.restore_released([ReleasedPod(uid=uid, scheduler_message=message, why=why, since=since)])
 
-    def find_not_planned(self, uid: str) -> NotPlannedPod | None:
+    def restore_released(self, released: Iterable[ReleasedPod]) -> None:
+        """Leave these pods out of plans, unless the messages of their schedulers changed."""
+        for one in released:
+            pod = self.pending.get(one.uid)
+            if pod is not None and pod.scheduler_message == one.scheduler_message:
+                self._released[one.uid] = one
+                self._store_pod(one.uid, pod.model_copy(update={"unplannable": one.why}))
+
+    def find_released(self, uid: str) -> ReleasedPod | None:
         """None for a pod that plans include."""
-        return self._not_planned.get(uid)
+        return self._released.get(uid)
+
+    def list_released(self) -> tuple[ReleasedPod, ...]:
+        """The latest, at most MAX_RELEASED_PODS."""
+        return tuple(sorted(self._released.values(), key=lambda one: (one.since, one.uid))[-MAX_RELEASED_PODS:])
 
     def _on_device_class(self, delta: Delta) -> None:
         changed = self._device_classes.update(delta.object, is_deleted=delta.is_deleted)

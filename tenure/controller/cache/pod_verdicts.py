@@ -66,6 +66,9 @@ class PodVerdicts:
             deadline=found.deadline,
         )
 
+    def code_of(self, pod: PodFact, now: datetime) -> str:
+        return self._explain(pod, now).code
+
     def list_groups(self, now: datetime) -> list[PendingPodGroup]:
         """The pending pods that need attention, by owner, constraints and code, the oldest first."""
         pod_groups, found = PodGroups(), dict[tuple[str, str], PendingPodGroup]()
@@ -83,15 +86,15 @@ class PodVerdicts:
         counted: Counter[tuple[str, ...]] = Counter()
         for number, pod in enumerate(tuple(self._cache.pending.values()), start=1):
             if not pod.deleting:
-                code = self._explain(pod, now).code
+                code = self.code_of(pod, now)
                 counted[code, str(PENDING_PODS[code].clears_by_itself).lower()] += 1
             if number % PODS_AT_ONCE == 0:
                 await asyncio.sleep(0)
         return counted
 
     def _explain(self, pod: PodFact, now: datetime) -> _Explanation:
-        if not_planned := self._cache.find_not_planned(pod.uid):
-            return _Explanation(blockers.NOT_BOUND, not_planned.why, not_planned.since)
+        if released := self._cache.find_released(pod.uid):
+            return _Explanation(blockers.NOT_BOUND, released.why, released.since)
         if rejected := self._nominations.unschedulable.get(pod.uid):
             return _Explanation(rejected.code, rejected.reason)
         nomination = self._nominations.nomination_of(pod.uid)

@@ -17,6 +17,7 @@ from tenure.controller.interruption import InterruptedCapacity
 from tenure.controller.planning.discovered_capacity import DiscoveredCapacityNotifier
 from tenure.controller.planning.planner_process import PlannerClient
 from tenure.controller.planning.pod_nominator import PodNominator
+from tenure.controller.planning.pod_verdict_events import PodVerdictEvents
 from tenure.controller.planning.provisioner import Provisioner
 from tenure.controller.planning.undersized_nodes import PlanningWarmUp
 from tenure.controller.settings import ControllerSettings
@@ -60,12 +61,13 @@ class ProvisioningController:
             overlay_status=OverlayStatusWriter(self._cache, kube.overlays, now),
             interrupted_offerings=self._interrupted_capacity.unavailable_offerings,
         )
+        self.pod_verdict_events = PodVerdictEvents(self._cache, cluster.pod_verdicts, kube.events, now)
         self.provisioner = Provisioner(
             cache=self._cache,
             nominations=self._nominations,
             not_ready=cluster.not_ready,
             expected_pods=cluster.expected_pods,
-            verdicts=cluster.pod_verdicts,
+            verdict_events=self.pod_verdict_events,
             planner_client=self.planner_client,
             claims=kube.claims,
             events=kube.events,

@@ -1,7 +1,7 @@
 """One plan: update the planner, plan, create the NodeClaims, and store on which node each pod is expected."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
@@ -19,7 +19,6 @@ from tenure.controller.cache.availability import NotReadyTracker, is_settled
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.expected_pods import ExpectedPods
 from tenure.controller.cache.nominations import Nominations
-from tenure.controller.cache.pod_verdicts import PodVerdicts
 from tenure.controller.capacity_buffers import CapacityBuffers
 from tenure.controller.planning.nodeclaim_factory import (
     assign_shards,
@@ -31,6 +30,7 @@ from tenure.controller.planning.nodeclaim_factory import (
     within_limits,
 )
 from tenure.controller.planning.planner_process import PlannerClient, PlannerProcess
+from tenure.controller.planning.pod_verdict_events import PodVerdictEvents
 from tenure.controller.planning.provisioning_backoff import (
     BackoffPass,
     BackoffTracker,
@@ -40,7 +40,6 @@ from tenure.controller.planning.provisioning_backoff import (
 from tenure.controller.planning.undersized_nodes import ExpiredGraceEvents, UndersizedNodes
 from tenure.controller.signals.pending_pods import list_pods_needing_nodes
 from tenure.kube.facts.objects import nodeclaim_fact
-from tenure.model.blockers import NOMINATED
 from tenure.model.errors import Fault
 from tenure.model.plan import Plan, PlannedNodeClaim, PlanOutcome, PlanRequest
 from tenure.scheduling.snapshot import Change
@@ -62,7 +61,7 @@ class Provisioner:
         nominations: Nominations,
         not_ready: NotReadyTracker,
         expected_pods: ExpectedPods,
-        verdicts: PodVerdicts,
+        verdict_events: PodVerdictEvents,
         planner_client: PlannerClient,
         claims: Claims,
         events: Events,
@@ -83,7 +82,7 @@ class Provisioner:
         self._duration = metrics.SCHEDULER_SCHEDULING_DURATION.bind(meter)
         self._unschedulable_pods = metrics.SCHEDULER_UNSCHEDULABLE_PODS_COUNT.bind(meter)
         self._expired_grace_events = ExpiredGraceEvents(cache, not_ready, events)
-        self._claims, self._events, self._verdicts = claims, events, verdicts
+        self._claims, self._events, self._verdict_events = claims, events, verdict_events
         self.undersized_nodes = UndersizedNodes(cache, nominations, self.capacity_discovery, began=now())
         self.backoff_tracker = BackoffTracker(cache, nominations, not_ready, scheduler_messages, meter, began=now())
         self._grace, self._not_ready_grace_periods, self._now = not_ready_grace, not_ready_grace_periods, now
@@ -128,6 +127,8 @@ class Provisioner:
             existing = self._find_existing(request.plan_id)
             if existing:
                 return await self._resume_plan(request.plan_id, existing)
+            if self.passes == 0:
+                self._cache.restore_released(request.released)
             self._expected_pods.release_unbound(self._now())
             process = await self.planner_client.sync()
             now = self._now()
@@ -137,7 +138,12 @@ class Provisioner:
             if not self._cache.buffers and not any(True for _ in list_pods_needing_nodes(self._cache, now)):
                 self.passes += 1
                 self._unschedulable_pods.record(0, controller="provisioner")
-                return PlanOutcome(plan_id=request.plan_id, planned_at=now, backoffs=without_pods(request.backoffs))
+                return PlanOutcome(
+                    plan_id=request.plan_id,
+                    planned_at=now,
+                    backoffs=without_pods(request.backoffs),
+                    released=self._cache.list_released(),
+                )
             try:
                 backoff = await self.backoff_tracker.begin(request.backoffs, now)
                 planning_inputs = await self.planner_client.read_planning_inputs(now)
@@ -179,8 +185,8 @@ class Provisioner:
         nominated = self._update_nominations(plan, {claim.name: planned[claim.name] for claim in made})
         unschedulable = (*plan.unschedulable, *rejected)
         self._nominations.remove_unschedulable(unschedulable, self._now())
-        await self._publish_verdicts([one.pod_uid for one in unschedulable[:MAX_EVENTS]])
-        await self._publish_verdicts(uid for uid in nominated if self._nominations.nomination_of(uid))
+        await self._verdict_events.publish([one.pod_uid for one in unschedulable[:MAX_EVENTS]])
+        await self._verdict_events.publish(uid for uid in nominated if self._nominations.nomination_of(uid))
         await self._expired_grace_events.publish({claim.pool for claim in allowed}, vacated, self._now())
         self.passes += 1
         self._duration.record(plan.seconds, controller="provisioner")
@@ -201,6 +207,7 @@ class Provisioner:
             unschedulable=len(unschedulable),
             planned_at=self._now(),
             backoffs=backoffs,
+            released=self._cache.list_released(),
         )
 
     def _in_interruption_burst(self, request: PlanRequest) -> bool:
@@ -274,23 +281,6 @@ class Provisioner:
         if is_first_pass:
             self._expected_pods.release_unbound(now)
         return nominated
-
-    async def _publish_verdicts(self, pods: Iterable[str]) -> None:
-        """As an event on each of these pods."""
-        for uid in pods:
-            pod = self._cache.pods.get(uid)
-            if pod is None:
-                continue
-            verdict = self._verdicts.verdict_of(pod, self._now())
-            is_nominated = verdict.code == NOMINATED
-            await self._events.publish(
-                kind="Pod",
-                name=pod.name,
-                namespace=pod.namespace,
-                uid=uid,
-                reason=NOMINATED if is_nominated else "FailedScheduling",
-                message=verdict.sentence if is_nominated else verdict.message,
-            )
 
     async def _publish_undersized(self) -> None:
         """Publish events for nodes that are smaller than planned."""

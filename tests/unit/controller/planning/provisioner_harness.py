@@ -14,6 +14,7 @@ from tenure.controller.cache.pod_verdicts import PodVerdicts
 from tenure.controller.disruption.status import Overlays, OverlayStatusWriter
 from tenure.controller.interruption import InterruptedCapacity
 from tenure.controller.planning.planner_process import PlannerClient
+from tenure.controller.planning.pod_verdict_events import PodVerdictEvents
 from tenure.controller.planning.provisioner import Provisioner
 from tenure.model.errors import Fault, Throttled, TryLater
 from tenure.model.facts import PodFact
@@ -113,12 +114,14 @@ class ProvisionerHarness(CacheHarness):
             self.cache, lambda pool: self.not_ready_grace_periods.get(pool, timedelta(minutes=5))
         )
         expected_pods = ExpectedPods(self.cache, self.nominations, not_ready)
+        verdicts = PodVerdicts(self.cache, self.nominations, not_ready, expected_pods, lambda pool: Deadlines())
+        self.verdict_events = PodVerdictEvents(self.cache, verdicts, self.events, lambda: self.now)
         self.provisioner = Provisioner(
             cache=self.cache,
             nominations=self.nominations,
             not_ready=not_ready,
             expected_pods=expected_pods,
-            verdicts=PodVerdicts(self.cache, self.nominations, not_ready, expected_pods, lambda pool: Deadlines()),
+            verdict_events=self.verdict_events,
             claims=self.claims,
             events=self.events,
             scheduler_messages=self.scheduler_messages,

@@ -11,7 +11,9 @@ from tenure.apis.nodeclaim import NodeClaim
 from tenure.controller.cache.expected_pods import OTHER_SCHEDULER_LIMIT
 from tenure.controller.planning.catalog import FRESH_FOR, RETRY_AFTER
 from tenure.controller.planning.pod_groups import pod_group
+from tenure.controller.planning.pod_verdict_events import MIN_AGE, UNTRIED_LIMIT
 from tenure.model.errors import TryLater
+from tenure.model.plan import ReleasedPod
 from tests.support.controller.builders import Json, claim, node, node_class, pod, pod_of_scheduler, pool, stamp
 from tests.support.injected_errors import fail_for, named
 from tests.unit.controller.planning.provisioner_harness import ProvisionerHarness
@@ -113,6 +115,54 @@ async def test_pod_of_another_scheduler_is_not_planned_after_the_limit(harness: 
     assert not harness.nominations.is_expecting("c1")
     (message,) = harness.events.messages("FailedScheduling")
     assert "scheduler batch-scheduler has not bound it to NodeClaim c1" in message and "queue is full" in message
+    assert outcome.released and message == f"NotBound: {outcome.released[0].why}"
+    harness.delete_objects("pods", pod("p"))
+    assert (await harness.plan("plan-2")).released == ()
+
+
+@pytest.mark.parametrize(("scheduler_message", "created"), [("queue is full", 0), ("queue is empty", 1)])
+async def test_pod_released_by_an_earlier_process_gets_no_node(
+    harness: ProvisionerHarness, scheduler_message: str, created: int
+) -> None:
+    """Its node is gone. Another message of its scheduler ends the release."""
+    released = ReleasedPod(uid="uid-p", scheduler_message="queue is full", why="not bound to c1", since=harness.now)
+    harness.apply_objects("pods", pod_of_scheduler("p", scheduler_message))
+    outcome = await harness.plan(released=(released,))
+    assert outcome.created == created and outcome.released == (() if created else (released,))
+    assert harness.events.messages("FailedScheduling") == ([] if created else ["NotBound: not bound to c1"])
+
+
+async def test_later_plan_does_not_release_a_pod_again(harness: ProvisionerHarness) -> None:
+    await harness.plan()
+    released = ReleasedPod(uid="uid-p", scheduler_message="queue is full", why="not bound to c1", since=harness.now)
+    harness.apply_objects("pods", pod_of_scheduler("p", "queue is full"))
+    assert (await harness.plan("plan-2", released=(released,))).created == 1
+
+
+async def test_pod_that_no_plan_includes_has_an_event_with_its_verdict(harness: ProvisionerHarness) -> None:
+    """kube-scheduler does not try a pod whose ResourceClaim does not exist."""
+    untried: Json = {"status": {"phase": "Pending"}}
+    unplannable = {**pod("p", resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}]), **untried}
+    harness.apply_objects("pods", unplannable, {**pod("untried"), **untried}, pod("waits"))
+    await harness.verdict_events.publish_due()
+    assert [(name, reason) for name, reason, _ in harness.events.published] == [("p", "FailedScheduling")]
+    assert harness.events.published[0][2].startswith("PodUnplannable: spec.resourceClaims")
+    harness.now += UNTRIED_LIMIT
+    await harness.verdict_events.publish_due()
+    messages = {name: message for name, _, message in harness.events.published}
+    assert messages.keys() == {"p", "untried"}
+    assert messages["untried"] == "NotTried: kube-scheduler has not tried to schedule the pod yet"
+
+
+async def test_new_pod_has_no_event_before_kube_scheduler_could_bind_it(harness: ProvisionerHarness) -> None:
+    claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
+    metadata = {"creationTimestamp": stamp()}
+    harness.apply_objects("pods", pod("p", resourceClaims=claims, metadata=metadata))
+    await harness.verdict_events.publish_due()
+    assert harness.events.published == []
+    harness.now += MIN_AGE
+    await harness.verdict_events.publish_due()
+    assert len(harness.events.published) == 1
 
 
 @pytest.mark.parametrize(("seconds", "is_released"), [(559, False), (560, True)])

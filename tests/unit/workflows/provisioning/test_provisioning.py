@@ -8,7 +8,7 @@ import pytest
 import workflows.activity_options
 from tenure.model.instance_types import UnavailableOffering
 from tenure.model.observations import ObservedDemand, ObservedUnavailableOfferings
-from tenure.model.plan import PlanOutcome, ProvisioningBackoff
+from tenure.model.plan import PlanOutcome, ProvisioningBackoff, ReleasedPod
 from tenure.model.workflow_states import BatchWindow, ProvisioningState
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
@@ -170,15 +170,20 @@ async def test_pass_with_stale_caches_is_repeated(planning: WorkerHarness) -> No
     await wait_until_skipping_time(planning, lambda: has_planning_passes(planning, 2))
 
 
-async def test_backoffs_of_a_plan_are_stored_and_passed_to_the_next(planning: WorkerHarness) -> None:
+async def test_backoffs_and_released_pods_of_a_plan_are_passed_to_the_next(planning: WorkerHarness) -> None:
     at = await planning.now()
     backoff = ProvisioningBackoff(pod_group="g", pod="shop/web", since=at, last_unused_at=at)
-    planning.host.outcomes = [PlanOutcome(plan_id="", backoffs=(backoff,)), PlanOutcome(plan_id="")]
+    released = ReleasedPod(uid="uid-p", scheduler_message="queue is full", why="not bound", since=at)
+    planning.host.outcomes = [
+        PlanOutcome(plan_id="", backoffs=(backoff,), released=(released,)),
+        PlanOutcome(plan_id=""),
+    ]
     handle = await start_provisioning(planning)
     for passes in (1, 2, 3):
         await signal_waiting_pods(planning, handle)
         await wait_until(lambda passes=passes: has_planning_passes(planning, passes))  # type: ignore[misc]
     assert [request.backoffs for request in planning.host.planned] == [(), (backoff,), (backoff,)]
+    assert [request.released for request in planning.host.planned] == [(), (released,), (released,)]
 
 
 async def is_blocked_by(handle: Provisioning, text: str) -> bool:

@@ -1,0 +1,72 @@
+"""Events with the verdicts on pending pods.
+
+Each plan publishes the verdicts on its pods. Pods that need attention get their events also without a plan, since
+kube-scheduler does not try some pods, such as those whose ResourceClaim does not exist."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+from activities.ports.core import Events
+from tenure.controller.cache.cluster_cache import ClusterCache
+from tenure.controller.cache.pod_verdicts import PODS_AT_ONCE, PodVerdicts
+from tenure.model.blockers import NOMINATED, NOT_TRIED, PENDING_PODS
+from tenure.model.facts import PodFact
+
+CHECK_SECONDS: Final = 3.0
+MIN_AGE: Final = timedelta(seconds=5)
+"""kube-scheduler may bind a younger pod at once."""
+UNTRIED_LIMIT: Final = timedelta(minutes=1)
+"""Age from which a pod that its scheduler has not tried gets an event."""
+MAX_PODS: Final = 200
+"""Pods that get events without a plan; the others have equal verdicts as a rule."""
+
+
+class PodVerdictEvents:
+    """`events` drops repeated events."""
+
+    def __init__(self, cache: ClusterCache, verdicts: PodVerdicts, events: Events, now: Callable[[], datetime]) -> None:
+        self._cache, self._verdicts, self._events, self._now = cache, verdicts, events, now
+
+    async def run(self) -> None:
+        """Runs until cancelled. Verdicts also change without a change of the pod."""
+        while True:
+            await self.publish_due()
+            await asyncio.sleep(CHECK_SECONDS)
+
+    async def publish_due(self) -> None:
+        """Thousands of pods must not delay other tasks."""
+        due = list[str]()
+        for number, pod in enumerate(tuple(self._cache.pending.values()), start=1):
+            if self._is_due(pod):
+                due.append(pod.uid)
+            if len(due) == MAX_PODS:
+                break
+            if number % PODS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        await self.publish(due)
+
+    def _is_due(self, pod: PodFact) -> bool:
+        now = self._now()
+        code = self._verdicts.code_of(pod, now)
+        needs_attention = not PENDING_PODS[code].clears_by_itself
+        min_age = UNTRIED_LIMIT if code == NOT_TRIED else MIN_AGE
+        return (needs_attention or code == NOT_TRIED) and not pod.deleting and pod.created + min_age <= now
+
+    async def publish(self, uids: Iterable[str]) -> None:
+        """Publish the verdict on each of these pods."""
+        for uid in uids:
+            pod = self._cache.pods.get(uid)
+            if pod is None:
+                continue
+            verdict = self._verdicts.verdict_of(pod, self._now())
+            is_nominated = verdict.code == NOMINATED
+            await self._events.publish(
+                kind="Pod",
+                name=pod.name,
+                namespace=pod.namespace,
+                uid=uid,
+                reason=NOMINATED if is_nominated else "FailedScheduling",
+                message=verdict.sentence if is_nominated else verdict.message,
+            )
