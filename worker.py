@@ -49,7 +49,7 @@ from tenure.controller.temporal import worker_versioning
 from tenure.controller.temporal.certificates import CertificateWatcher
 from tenure.controller.temporal.connection import Security
 from tenure.controller.temporal.errors import format_rpc_error
-from tenure.controller.temporal.namespace import register_attributes, start_schedules
+from tenure.controller.temporal.namespace import register_attributes, remove_schedules
 from tenure.endpoints import Endpoints
 from tenure.kube.adapters.cluster import dns_address
 from tenure.kube.client.rate_limiter import RateLimiter
@@ -247,7 +247,7 @@ async def serve(
                 ),
                 name="singletons",
             )
-            await start_schedules(temporal, name)
+            await remove_schedules(temporal, name)
             readiness.wait_for("")
             log.info("worker started", cluster=name, temporal=settings.temporal_address)
             await karpenter_lease.wait_until_acquired()

@@ -6,11 +6,8 @@ Neither happens while the gate ReservedCapacity is off: nodes keep their labels,
 import asyncio
 from collections.abc import Sequence
 
-from temporalio import activity
-
-from activities.garbage_collection.base import CollectionStats, collection_run
+from activities.garbage_collection.base import CollectionStats
 from activities.ports.core import InstanceFacts, Ports, publish_event_on
-from activities.runtime import map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.base import instance_id_of
@@ -25,64 +22,58 @@ ON_DEMAND_LABELS: dict[str, str | None] = {
 _EXISTING_STATES = ("pending", "running", "stopping", "stopped")
 
 
-class ReservationActivities:
+class ReservationCollector:
     def __init__(self, ports: Ports) -> None:
         self._claims, self._nodes, self._instances = ports.claims, ports.nodes, ports.instances
         self._reservations, self._events = ports.reservations, ports.events
 
-    @activity.defn
-    @map_faults
     async def sync_capacity_types(self, request: GarbageCollectionRequest) -> GarbageCollectionResult:
         """Relabel nodes as on-demand that EC2 no longer has in a reservation, and set partitions that EC2 has chosen.
 
         One call for all NodeClaims that are labeled reserved or have no partition yet; no call without such NodeClaims.
         """
-        async with collection_run(request) as stats:
-            found = [one for one in await self._list_candidates() if one.status.provider_id]
-            stats.examined = len(found)
-            facts = await self._describe_instances(found, stats)
+        stats = CollectionStats(request)
+        found = [one for one in await self._list_candidates() if one.status.provider_id]
+        stats.examined = len(found)
+        facts = await self._describe_instances(found, stats)
 
-            async def sync(claim: NodeClaim) -> None:
-                changes = _label_changes(claim, facts.get(claim.uid), reserved=self._reservations.enabled)
-                if changes and await self._relabel_nodeclaim(claim, changes):
-                    stats.record_collected(
-                        "capacity type" if labels.CAPACITY_TYPE in changes else "partition", claim.name
-                    )
-                    if labels.CAPACITY_TYPE in changes:
-                        was = claim.metadata.labels.get(labels.CAPACITY_RESERVATION_ID, "its reservation")
-                        message = f"the instance is no longer in {was}: the node is on-demand now"
-                        await self._publish(claim, "CapacityReservationLost", message)
+        async def sync(claim: NodeClaim) -> None:
+            changes = _label_changes(claim, facts.get(claim.uid), reserved=self._reservations.enabled)
+            if changes and await self._relabel_nodeclaim(claim, changes):
+                stats.record_collected("capacity type" if labels.CAPACITY_TYPE in changes else "partition", claim.name)
+                if labels.CAPACITY_TYPE in changes:
+                    was = claim.metadata.labels.get(labels.CAPACITY_RESERVATION_ID, "its reservation")
+                    message = f"the instance is no longer in {was}: the node is on-demand now"
+                    await self._publish(claim, "CapacityReservationLost", message)
 
-            await stats.process_each("nodeclaim", found, sync)
-            return stats.build_result()
+        await stats.process_each("nodeclaim", found, sync)
+        return stats.build_result()
 
-    @activity.defn
-    @map_faults
     async def release_expiring_reservations(self, request: GarbageCollectionRequest) -> GarbageCollectionResult:
         """Delete NodeClaims on capacity blocks that end soon, so that their nodes are drained before EC2 terminates
         them.
 
         The end is always read from EC2, since a block may have been extended.
         """
-        async with collection_run(request) as stats:
-            in_capacity_blocks = await self._list_labelled(labels.CAPACITY_RESERVATION_TYPE, "capacity-block")
-            found = [one for one in in_capacity_blocks if not one.metadata.is_deleting]
-            stats.examined = len(found)
-            ids = {one.metadata.labels.get(labels.CAPACITY_RESERVATION_ID, "") for one in found} - {""}
-            ends = await self._reservations.find_ending(ids) if ids else {}
+        stats = CollectionStats(request)
+        in_capacity_blocks = await self._list_labelled(labels.CAPACITY_RESERVATION_TYPE, "capacity-block")
+        found = [one for one in in_capacity_blocks if not one.metadata.is_deleting]
+        stats.examined = len(found)
+        ids = {one.metadata.labels.get(labels.CAPACITY_RESERVATION_ID, "") for one in found} - {""}
+        ends = await self._reservations.find_ending(ids) if ids else {}
 
-            async def delete_nodeclaim(claim: NodeClaim) -> None:
-                block = claim.metadata.labels[labels.CAPACITY_RESERVATION_ID]
-                until = ends[block]
-                if await self._claims.delete(claim.name, claim.uid):
-                    stats.record_collected("nodeclaim", claim.name, block_ends=until.isoformat())
-                    await self._publish(
-                        claim, "CapacityBlockEnding", f"Capacity block {block} ends {until:%Y-%m-%d %H:%M} UTC"
-                    )
+        async def delete_nodeclaim(claim: NodeClaim) -> None:
+            block = claim.metadata.labels[labels.CAPACITY_RESERVATION_ID]
+            until = ends[block]
+            if await self._claims.delete(claim.name, claim.uid):
+                stats.record_collected("nodeclaim", claim.name, block_ends=until.isoformat())
+                await self._publish(
+                    claim, "CapacityBlockEnding", f"Capacity block {block} ends {until:%Y-%m-%d %H:%M} UTC"
+                )
 
-            ending = [one for one in found if one.metadata.labels.get(labels.CAPACITY_RESERVATION_ID) in ends]
-            await stats.process_each("nodeclaim", ending, delete_nodeclaim)
-            return stats.build_result()
+        ending = [one for one in found if one.metadata.labels.get(labels.CAPACITY_RESERVATION_ID) in ends]
+        await stats.process_each("nodeclaim", ending, delete_nodeclaim)
+        return stats.build_result()
 
     async def _list_candidates(self) -> Sequence[NodeClaim]:
         reserved = await self._list_labelled(labels.CAPACITY_TYPE, labels.RESERVED)

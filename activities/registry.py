@@ -3,11 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from activities.capacity_reservations import ReservationActivities
 from activities.disruption import DisruptionActivities
-from activities.garbage_collection.aws import AwsCollector
-from activities.garbage_collection.base import SharedLists
-from activities.garbage_collection.kubernetes import KubernetesCollector
+from activities.garbage_collection.collector import GarbageCollector
 from activities.interruption.activities import NodeInterruptionActivities
 from activities.nodeclaim.annotations import AnnotationActivities
 from activities.nodeclaim.drain import DrainActivities
@@ -32,7 +29,7 @@ Activities = list[Callable[..., Any]]
 def list_activities(ports: Ports) -> Activities:
     """Activities of the main queue: of a node in the order of its life, of NodePools and EC2NodeClasses, and of garbage
     collection."""
-    return [*_node_activities(ports), *_nodepool_activities(ports), *_garbage_collection_activities(ports)]
+    return [*_node_activities(ports), *_nodepool_activities(ports), GarbageCollector(ports).collect_garbage]
 
 
 def list_launch_activities(ports: Ports) -> Activities:
@@ -108,21 +105,4 @@ def _nodepool_activities(ports: Ports) -> Activities:
         rollouts.observe_rollout,
         rollouts.publish_rollout_status,
         rollouts.query_health_gate,
-    ]
-
-
-def _garbage_collection_activities(ports: Ports) -> Activities:
-    lists, reservations = SharedLists(ports), ReservationActivities(ports)
-    aws, kubernetes = AwsCollector(ports, lists), KubernetesCollector(ports, lists)
-    return [
-        reservations.sync_capacity_types,
-        reservations.release_expiring_reservations,
-        aws.terminate_orphaned_instances,
-        kubernetes.collect_nodeclaims,
-        kubernetes.collect_nodes,
-        aws.collect_launch_templates,
-        aws.collect_instance_profiles,
-        aws.tag_instances,
-        kubernetes.collect_leases,
-        kubernetes.delete_uneventful_run,
     ]

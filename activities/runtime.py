@@ -70,11 +70,12 @@ RARE_HEARTBEAT_SECONDS = 8.0
 
 @asynccontextmanager
 async def background_heartbeat(
-    details: Callable[[], tuple[Any, ...]] = tuple, *, every: float | None = None
+    details: Callable[[], tuple[Any, ...]] = tuple, *, every: float | None = None, immediately: bool = True
 ) -> AsyncIterator[None]:
-    """Send a heartbeat now and every `every` seconds until the end; the default is HEARTBEAT_EVERY_SECONDS. `details`:
-    heartbeat details for the next attempt."""
-    activity.heartbeat(*details())
+    """Send a heartbeat now, if `immediately`, and every `every` seconds until the end; the default is
+    HEARTBEAT_EVERY_SECONDS. `details`: heartbeat details for the next attempt."""
+    if immediately:
+        activity.heartbeat(*details())
     beating = asyncio.create_task(_send_heartbeats(details, every or HEARTBEAT_EVERY_SECONDS))
     try:
         yield

@@ -1,12 +1,10 @@
-"""Calls of activities to workflows: launch results, open launch groups, and deletion of runs."""
+"""Calls of activities to workflows: launch results and open launch groups."""
 
 import re
 from collections.abc import Set
 from datetime import timedelta
 from typing import Final, Protocol
 
-from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
@@ -15,7 +13,6 @@ from tenure.apis.labels import LAUNCH_GROUP, LAUNCH_REASON, NODECLASS, NODEPOOL,
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.base import Message
 from tenure.model.errors import TryLater
-from tenure.model.garbage_collection import RunRef
 from tenure.model.launch import LaunchGroupMember
 from tenure.model.nodeclaim.state import Deadlines, NodeClaimIdentity, NodeClaimState
 from tenure.model.signals import GroupResult, LaunchError
@@ -125,13 +122,3 @@ class WorkflowClient:
             if state.group is not None and state.launched is None:
                 return True
         return False
-
-    async def delete_run(self, run: RunRef) -> None:
-        """A run that does not exist counts as deleted. Raises TryLater."""
-        execution = WorkflowExecution(workflow_id=run.workflow_id, run_id=run.run_id)
-        request = DeleteWorkflowExecutionRequest(namespace=self._client.namespace, workflow_execution=execution)
-        try:
-            await self._client.workflow_service.delete_workflow_execution(request)
-        except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
-                raise TryLater(f"{run.workflow_id} cannot be deleted: {error.message}") from error

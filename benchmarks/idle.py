@@ -92,9 +92,9 @@ def idle(
 async def _run(nodes: int, pods: int, minutes: float, calm: float, untagged: bool, sandbox: Sandbox) -> Idle:
     async with SandboxSession(sandbox, deployment=DEPLOYMENT) as session:
         if untagged:
-            await session.temporal.get_schedule_handle(
-                ids.garbage_collection(sandbox.plan.cluster_name, "tags")
-            ).pause()
+            await session.temporal.get_workflow_handle(ids.garbage_collection(sandbox.plan.cluster_name)).signal(
+                "pause_task", "tags"
+            )
         await _create_nodes(session, nodes, pods)
         print(f"calm for {calm:.0f} s ...", file=sys.stderr, flush=True)
         await asyncio.sleep(calm)

@@ -91,7 +91,8 @@ def flood(
 async def _run(sandbox: Sandbox, nodes: int, messages: int, distinct: int, kill: bool) -> Flood:
     queue = {"INTERRUPTION_QUEUE": sandbox.plan.cluster_name}
     async with SandboxSession(sandbox, deployment=DEPLOYMENT, settings=queue) as session:
-        await session.temporal.get_schedule_handle(ids.garbage_collection(sandbox.plan.cluster_name, "tags")).pause()
+        collector = session.temporal.get_workflow_handle(ids.garbage_collection(sandbox.plan.cluster_name))
+        await collector.signal("pause_task", "tags")
         await create_nodes(session, nodes)
         await session.kube.apply(POLICY)
         await asyncio.sleep(CALM)

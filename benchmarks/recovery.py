@@ -73,7 +73,8 @@ def recovery(
 
 async def _run(sandbox: Sandbox, nodes: int, restarts: int) -> list[Recovery]:
     async with SandboxSession(sandbox, deployment=DEPLOYMENT, through_proxy=True) as session:
-        await session.temporal.get_schedule_handle(ids.garbage_collection(sandbox.plan.cluster_name, "tags")).pause()
+        collector = session.temporal.get_workflow_handle(ids.garbage_collection(sandbox.plan.cluster_name))
+        await collector.signal("pause_task", "tags")
         await create_nodes(session, nodes)
         await asyncio.sleep(CALM)
         found = []

@@ -124,10 +124,11 @@ RESOLVE: ActivityOptions = {
 
 GARBAGE_COLLECTION: ActivityOptions = {
     "start_to_close_timeout": timedelta(minutes=5),
-    "heartbeat_timeout": HEARTBEAT,
+    "schedule_to_close_timeout": timedelta(minutes=15),
+    "heartbeat_timeout": 4 * HEARTBEAT,
     "retry_policy": _retry_policy(2, 2, 30, attempts=5),
 }
-"""Each task has a total timeout; the next run continues."""
+"""The next sweep continues."""
 
 
 def is_continue_as_new_due() -> bool:
@@ -145,13 +146,6 @@ def launch_options(cluster: str, pool: str, members: int) -> Any:
 def drain_queue_options(options: ActivityOptions, cluster: str, summary: str) -> Any:
     """Drains, hooks and terminations have their own task queue, since hundreds may run at the same time."""
     return {**with_summary(options, summary), "task_queue": ids.drain_queue(cluster)}
-
-
-DELETE_RUN: ActivityOptions = {
-    "start_to_close_timeout": timedelta(seconds=15),
-    "schedule_to_close_timeout": timedelta(minutes=1),
-    "retry_policy": _retry_policy(2, 2, 30, attempts=2),
-}
 
 
 def with_summary(options: ActivityOptions, summary: str) -> Any:

@@ -3,14 +3,14 @@
 Times use `isoformat`: `strftime` imports a module at each call, which is slow in the workflow sandbox.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import ClassVar, Final
 
 from temporalio import workflow
 
 from tenure.model.disruption.commands import CommandState, DisruptionState, Proposal
-from tenure.model.garbage_collection import GarbageCollectionResult
+from tenure.model.garbage_collection import GarbageCollectorState, TaskState
 from tenure.model.interruption.records import InterruptionState, SourceState
 from tenure.model.node_health import ongoing_since
 from tenure.model.nodeclaim.history import NodeClaimExplanation
@@ -342,15 +342,29 @@ def _describe_errors(state: NodeClassState) -> str:
     return f"{state.consecutive_failures} **since {_format_time(state.failing_since)}**: {state.failure_message}"
 
 
-def render_garbage_collection(result: GarbageCollectionResult) -> str:
-    rows = [
-        ("task", f"**{result.task}**"),
-        ("checked", str(result.checked)),
-        ("collected", str(result.collected)),
-        ("failed", str(result.failed)),
-        ("error", result.fault or "none"),
-    ]
-    return f"{_render_table(rows)}\n\n{_render_list(result.notes, result.notes)}"
+def render_garbage_collection(
+    state: GarbageCollectorState,
+    descriptions: Mapping[str, str],
+    running: Collection[str],
+    next_wakeup: datetime | None,
+) -> str:
+    """`descriptions`: of all tasks, by name. `running`: names of the tasks that run now."""
+    waits = f"Waiting for the next sweep at {_format_time(next_wakeup)}" if next_wakeup else "All tasks are paused"
+    step = f"Running {', '.join(running)}" if running else waits
+    header = "| task | last run | next run | checked | collected | failed | error |\n|---|---|---|---|---|---|---|"
+    rows = [_render_task_row(name, state.tasks.get(name, TaskState())) for name in descriptions]
+    notes = [f"{name}: {note}" for name, one in state.tasks.items() for note in one.result.notes]
+    lines = "\n".join(f"- **{name}** {description}" for name, description in descriptions.items())
+    failures = f"\n\n**First failures**\n{_render_list(notes, notes[:MAX_ROWS])}" if notes else ""
+    return f"{_headline(step)}{chr(10).join([header, *rows])}{failures}\n\n**Tasks**\n{lines}"
+
+
+def _render_task_row(name: str, task: TaskState) -> str:
+    result, next_run = task.result, "paused" if task.paused else _format_time(task.next_run)
+    return (
+        f"| {name} | {_format_time(task.last_run)} | {next_run} | {result.checked} | {result.collected} "
+        f"| {result.failed} | {result.fault or 'none'} |"
+    )
 
 
 def _render_table(rows: Sequence[tuple[str, str]]) -> str:

@@ -59,14 +59,8 @@ def disruption_preview(cluster: str, number: str) -> str:
     return f"{cluster}/show/{number}"
 
 
-def garbage_collection(cluster: str, task: str) -> str:
-    """A Schedule. Its runs have this ID with their start time as suffix."""
-    return f"{cluster}/garbage-collection/{task}"
-
-
-def former_garbage_collection(cluster: str, task: str) -> str:
-    """The ID of this Schedule in version 0.2. A worker replaces the Schedule when it starts."""
-    return f"{cluster}/upkeep/{task}"
+def garbage_collection(cluster: str) -> str:
+    return f"{cluster}/garbage-collection"
 
 
 def task_queue(cluster: str) -> str:

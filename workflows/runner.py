@@ -15,7 +15,7 @@ from workflows.cluster_watch import ClusterWatchWorkflow, DisruptionPreviewWorkf
 from workflows.current_details import CANCELLATION_SIGNAL
 from workflows.disruption.cluster import ClusterWorkflow
 from workflows.disruption.command import DisruptionWorkflow
-from workflows.garbage_collection import GarbageCollectionWorkflow
+from workflows.garbage_collection import GarbageCollectorWorkflow
 from workflows.interruption import InterruptionWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
@@ -31,7 +31,7 @@ WORKFLOWS: Sequence[type] = (
     NodePoolWorkflow,
     ProvisioningWorkflow,
     DisruptionPreviewWorkflow,
-    GarbageCollectionWorkflow,
+    GarbageCollectorWorkflow,
     ClusterWatchWorkflow,
 )
 _EXTERNAL_JOBS: Final = frozenset({"signal_workflow", "fire_timer", "cancel_workflow"})

@@ -7,18 +7,14 @@ import random
 import time
 from collections.abc import Sequence, Set
 
-from temporalio import activity
-
 from activities.garbage_collection.base import (
     GARBAGE_COLLECTED,
     UNREADABLE,
     CollectionStats,
     SharedLists,
-    collection_run,
     describe_error,
 )
 from activities.ports.core import Ports, publish_event_on
-from activities.runtime import map_faults
 from tenure.apis import labels
 from tenure.clock import utc_now
 from tenure.model.errors import Fault, Forbidden
@@ -39,8 +35,8 @@ from tenure.policy.garbage_collection import (
 
 TEMPLATE_TAG = "aws:ec2launchtemplate:id"
 """EC2 sets this tag on every instance that is launched from a template."""
-MAX_RUN_SECONDS = 240.0
-"""After this time, the next run tags the other instances."""
+MAX_RUN_SECONDS = 100.0
+"""After this time, the next run tags the other instances. All tasks of a sweep wait for the slowest."""
 MAX_CONSECUTIVE_DENIALS = 5
 """After this many consecutive denials, the worker probably lacks the permission, so the run ends."""
 
@@ -51,34 +47,32 @@ class AwsCollector:
         self._orphaned_resources, self._events = ports.orphaned_resources, ports.events
         self._workflows, self._lists = ports.workflows, lists
 
-    @activity.defn
-    @map_faults
     async def terminate_orphaned_instances(self, request: GarbageCollectionRequest) -> GarbageCollectionResult:
         """Instances are listed before NodeClaims, so an instance is kept if its NodeClaim is created in between.
 
         Instances of open launch groups are kept, and each instance is read again before its termination.
         """
-        async with collection_run(request) as stats:
-            listed = await self._lists.instances.read_cached()
-            claims = await self._lists.claims.read_fresh()
-            stats.examined = len(listed)
-            orphaned = await self._without_open_groups(_find_orphaned(request, listed, claims), stats)
-            nodes = await self._inventory.list_nodes() if orphaned else ()
+        stats = CollectionStats(request)
+        listed = await self._lists.instances.read_cached()
+        claims = await self._lists.claims.read_fresh()
+        stats.examined = len(listed)
+        orphaned = await self._without_open_groups(_find_orphaned(request, listed, claims), stats)
+        nodes = await self._inventory.list_nodes() if orphaned else ()
 
-            async def terminate(instance: InstanceFacts) -> None:
-                fresh = await self._instances.get(instance.instance_id)
-                if fresh is None or not _find_orphaned(request, [fresh], claims):
-                    return
-                pool = fresh.tags.get(labels.TAG_NODEPOOL, "")
-                if await self._instances.terminate(fresh.instance_id):
-                    stats.record_collected("instance", fresh.instance_id, group=_launch_group(fresh), pool=pool)
-                    await self._publish_terminated(fresh, pool)
-                for node in (one for one in nodes if one.instance_id == fresh.instance_id):
-                    if await self._inventory.delete_node(node):
-                        stats.record_collected("node", node.name, instance=node.instance_id)
+        async def terminate(instance: InstanceFacts) -> None:
+            fresh = await self._instances.get(instance.instance_id)
+            if fresh is None or not _find_orphaned(request, [fresh], claims):
+                return
+            pool = fresh.tags.get(labels.TAG_NODEPOOL, "")
+            if await self._instances.terminate(fresh.instance_id):
+                stats.record_collected("instance", fresh.instance_id, group=_launch_group(fresh), pool=pool)
+                await self._publish_terminated(fresh, pool)
+            for node in (one for one in nodes if one.instance_id == fresh.instance_id):
+                if await self._inventory.delete_node(node):
+                    stats.record_collected("node", node.name, instance=node.instance_id)
 
-            await stats.process_each("instance", orphaned, terminate, lambda one: one.instance_id)
-            return stats.build_result()
+        await stats.process_each("instance", orphaned, terminate, lambda one: one.instance_id)
+        return stats.build_result()
 
     async def _without_open_groups(
         self, orphaned: Sequence[InstanceFacts], stats: CollectionStats
@@ -102,71 +96,65 @@ class AwsCollector:
                 kind="NodePool", name=pool, uid="", reason=GARBAGE_COLLECTED, message=message, warning=False
             )
 
-    @activity.defn
-    @map_faults
     async def collect_launch_templates(self, request: GarbageCollectionRequest) -> GarbageCollectionResult:
-        async with collection_run(request) as stats:
-            templates = await self._orphaned_resources.list_launch_templates()
-            if not templates:
-                return stats.build_result()
-            running = {one.tags.get(TEMPLATE_TAG, "") for one in await self._instances.list_managed()}
-            claims = await self._inventory.list_nodeclaims()
-            stats.examined = len(templates)
-
-            async def collect(template: InventoryLaunchTemplate) -> None:
-                await self._orphaned_resources.delete_template(template)
-                stats.record_collected("launch template", template.name, pool=template.pool)
-
-            unused = decide_unused_templates(templates, claims, running=running, now=utc_now())
-            await stats.process_each("launch template", unused, collect)
+        stats = CollectionStats(request)
+        templates = await self._orphaned_resources.list_launch_templates()
+        if not templates:
             return stats.build_result()
+        running = {one.tags.get(TEMPLATE_TAG, "") for one in await self._instances.list_managed()}
+        claims = await self._inventory.list_nodeclaims()
+        stats.examined = len(templates)
 
-    @activity.defn
-    @map_faults
+        async def collect(template: InventoryLaunchTemplate) -> None:
+            await self._orphaned_resources.delete_template(template)
+            stats.record_collected("launch template", template.name, pool=template.pool)
+
+        unused = decide_unused_templates(templates, claims, running=running, now=utc_now())
+        await stats.process_each("launch template", unused, collect)
+        return stats.build_result()
+
     async def collect_instance_profiles(self, request: GarbageCollectionRequest) -> GarbageCollectionResult:
         """EC2NodeClasses are read last, so a profile is kept if one has just started to use it."""
-        async with collection_run(request) as stats:
-            profiles = await self._orphaned_resources.list_instance_profiles()
-            if not profiles:
-                return stats.build_result()
-            stats.examined = len(profiles)
-            running = {one.instance_profile for one in await self._instances.list_managed()}
-            claims = await self._inventory.list_nodeclaims()
-            classes = await self._inventory.node_classes()
-
-            async def collect(profile: InventoryInstanceProfile) -> None:
-                await self._orphaned_resources.delete_profile(profile)
-                stats.record_collected("instance profile", profile.name)
-
-            unused = decide_unused_profiles(profiles, claims, classes, running=running, now=utc_now())
-            await stats.process_each("instance profile", unused, collect)
+        stats = CollectionStats(request)
+        profiles = await self._orphaned_resources.list_instance_profiles()
+        if not profiles:
             return stats.build_result()
+        stats.examined = len(profiles)
+        running = {one.instance_profile for one in await self._instances.list_managed()}
+        claims = await self._inventory.list_nodeclaims()
+        classes = await self._inventory.node_classes()
 
-    @activity.defn
-    @map_faults
+        async def collect(profile: InventoryInstanceProfile) -> None:
+            await self._orphaned_resources.delete_profile(profile)
+            stats.record_collected("instance profile", profile.name)
+
+        unused = decide_unused_profiles(profiles, claims, classes, running=running, now=utc_now())
+        await stats.process_each("instance profile", unused, collect)
+        return stats.build_result()
+
     async def tag_instances(self, request: GarbageCollectionRequest) -> GarbageCollectionResult:
         """Instances are tagged one after the other, so that hundreds of them delay no launch.
 
         The order is random, so that an instance whose tagging is denied does not block the others.
         """
-        async with collection_run(request) as stats:
-            untagged = decide_untagged(await self._lists.claims.read_cached())
-            random.shuffle(untagged)
-            stats.examined = len(untagged)
-            until, consecutive_denials = time.monotonic() + MAX_RUN_SECONDS, 0
-            for claim in untagged:
-                if time.monotonic() > until or consecutive_denials >= MAX_CONSECUTIVE_DENIALS:
-                    break
-                try:
-                    await self._tag_instance(claim, request.cluster, stats)
-                    consecutive_denials = 0
-                except UNREADABLE as error:
-                    consecutive_denials = consecutive_denials + 1 if isinstance(error, Forbidden) else 0
-                    reason = describe_error(error)
-                    stats.record_failed("tags", claim.instance_id, reason)
-                    message = f"instance {claim.instance_id} could not be tagged: {reason}"
-                    await publish_event_on(self._events, "NodeClaim", claim, "TaggingFailed", message)
-            return stats.build_result()
+        stats = CollectionStats(request)
+        untagged = decide_untagged(await self._lists.claims.read_cached())
+        random.shuffle(untagged)
+        stats.examined = len(untagged)
+        until, consecutive_denials = time.monotonic() + MAX_RUN_SECONDS, 0
+        for claim in untagged:
+            if time.monotonic() > until or consecutive_denials >= MAX_CONSECUTIVE_DENIALS:
+                break
+            try:
+                await self._tag_instance(claim, request.cluster, stats)
+                consecutive_denials = 0
+            except UNREADABLE as error:
+                consecutive_denials = consecutive_denials + 1 if isinstance(error, Forbidden) else 0
+                reason = describe_error(error)
+                stats.record_failed("tags", claim.instance_id, reason)
+                message = f"instance {claim.instance_id} could not be tagged: {reason}"
+                await publish_event_on(self._events, "NodeClaim", claim, "TaggingFailed", message)
+        return stats.build_result()
 
     async def _tag_instance(self, claim: InventoryNodeClaim, cluster: str, stats: CollectionStats) -> None:
         """Add only missing tags, since users may have set others. An annotation of the NodeClaim records the

@@ -4,8 +4,7 @@ A fault of one object is counted and does not affect the others.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Final, Generic, TypeVar
 
@@ -13,7 +12,7 @@ import structlog
 from temporalio import activity
 
 from activities.ports.core import Ports
-from activities.runtime import background_heartbeat, call_for_each
+from activities.runtime import call_for_each
 from tenure import metrics
 from tenure.model.errors import Fault
 from tenure.model.garbage_collection import GarbageCollectionRequest, GarbageCollectionResult
@@ -83,15 +82,9 @@ class CollectionStats:
         )
 
 
-@asynccontextmanager
-async def collection_run(request: GarbageCollectionRequest) -> AsyncIterator[CollectionStats]:
-    async with background_heartbeat():
-        yield CollectionStats(request)
-
-
 CACHE_SECONDS: Final = 20.0
-"""How long a list is reused and kept in memory: nearly the whole jitter between two tasks. Reading a thousand objects
-takes half a second."""
+"""How long a list is reused and kept in memory. The tasks of a sweep share it; reading a thousand objects takes half a
+second."""
 
 
 class SharedList(Generic[T]):

@@ -1,4 +1,4 @@
-"""Orphaned NodeClaims, Nodes and Leases, and garbage collection runs that found nothing.
+"""Orphaned NodeClaims, Nodes and Leases.
 
 A NodeClaim workflow checks its own instance; these tasks find the objects that no workflow handles. Before a NodeClaim
 is deleted because its instance is not listed, two runs read the instance by ID from EC2.
@@ -6,11 +6,8 @@ is deleted because its instance is not listed, two runs read the instance by ID 
 
 from collections.abc import Sequence
 
-from temporalio import activity
-
-from activities.garbage_collection.base import GARBAGE_COLLECTED, CollectionStats, SharedLists, collection_run
+from activities.garbage_collection.base import GARBAGE_COLLECTED, CollectionStats, SharedLists
 from activities.ports.core import Ports, publish_event_on
-from activities.runtime import map_faults
 from tenure.clock import utc_now
 from tenure.model.garbage_collection import (
     GarbageCollectionRequest,
@@ -18,7 +15,6 @@ from tenure.model.garbage_collection import (
     InventoryLease,
     InventoryNode,
     InventoryNodeClaim,
-    RunRef,
 )
 from tenure.policy.garbage_collection import (
     TERMINATING_STATES,
@@ -33,33 +29,31 @@ from tenure.policy.garbage_collection import (
 class KubernetesCollector:
     def __init__(self, ports: Ports, lists: SharedLists) -> None:
         self._claims, self._instances, self._inventory = ports.claims, ports.instances, ports.inventory
-        self._events, self._workflows, self._lists = ports.events, ports.workflows, lists
+        self._events, self._lists = ports.events, lists
 
-    @activity.defn
-    @map_faults
     async def collect_nodeclaims(self, request: GarbageCollectionRequest) -> GarbageCollectionResult:
         """Delete NodeClaims without an instance; their workflows terminate them. A NodeClaim is deleted only in the
         second run, since its workflow may be handling it. NodeClaims without an owner get their NodePool as owner."""
-        async with collection_run(request) as stats:
-            claims = await self._lists.claims.read_cached()
-            listed = await self._lists.instances.read_cached()
-            stats.examined = len(claims)
-            orphaned = decide_orphaned_nodeclaims(claims, listed, now=utc_now())
-            nodes = await self._inventory.list_nodes() if orphaned else ()
+        stats = CollectionStats(request)
+        claims = await self._lists.claims.read_cached()
+        listed = await self._lists.instances.read_cached()
+        stats.examined = len(claims)
+        orphaned = decide_orphaned_nodeclaims(claims, listed, now=utc_now())
+        nodes = await self._inventory.list_nodes() if orphaned else ()
 
-            async def collect(claim: InventoryNodeClaim) -> None:
-                if _has_live_node(claim, nodes) or await self._is_running(claim.instance_id):
-                    return
-                if claim.uid not in request.suspects:
-                    stats.suspects.append(claim.uid)
-                elif await self._claims.delete(claim.name, claim.uid):
-                    stats.record_collected("nodeclaim", claim.name, provider_id=claim.provider_id)
-                    message = f"instance {claim.instance_id} is gone and its Node is not Ready"
-                    await publish_event_on(self._events, "NodeClaim", claim, GARBAGE_COLLECTED, message)
+        async def collect(claim: InventoryNodeClaim) -> None:
+            if _has_live_node(claim, nodes) or await self._is_running(claim.instance_id):
+                return
+            if claim.uid not in request.suspects:
+                stats.suspects.append(claim.uid)
+            elif await self._claims.delete(claim.name, claim.uid):
+                stats.record_collected("nodeclaim", claim.name, provider_id=claim.provider_id)
+                message = f"instance {claim.instance_id} is gone and its Node is not Ready"
+                await publish_event_on(self._events, "NodeClaim", claim, GARBAGE_COLLECTED, message)
 
-            await stats.process_each("nodeclaim", orphaned, collect)
-            await self._restore_owners(claims, stats)
-            return stats.build_result()
+        await stats.process_each("nodeclaim", orphaned, collect)
+        await self._restore_owners(claims, stats)
+        return stats.build_result()
 
     async def _restore_owners(self, claims: Sequence[InventoryNodeClaim], stats: CollectionStats) -> None:
         """Without an owner, a NodeClaim would outlast its NodePool."""
@@ -74,47 +68,37 @@ class KubernetesCollector:
 
         await stats.process_each("nodeclaim-owner", [one for one in ownerless if one.pool in pools], restore)
 
-    @activity.defn
-    @map_faults
     async def collect_nodes(self, request: GarbageCollectionRequest) -> GarbageCollectionResult:
         """Delete Nodes whose finalizer no workflow would remove."""
-        async with collection_run(request) as stats:
-            nodes = await self._inventory.list_nodes()
-            claims = await self._lists.claims.read_fresh()
-            stats.examined = len(nodes)
+        stats = CollectionStats(request)
+        nodes = await self._inventory.list_nodes()
+        claims = await self._lists.claims.read_fresh()
+        stats.examined = len(nodes)
 
-            async def collect(node: InventoryNode) -> None:
-                if not await self._is_running(node.instance_id) and await self._inventory.delete_node(node):
-                    stats.record_collected("node", node.name, instance=node.instance_id)
+        async def collect(node: InventoryNode) -> None:
+            if not await self._is_running(node.instance_id) and await self._inventory.delete_node(node):
+                stats.record_collected("node", node.name, instance=node.instance_id)
 
-            await stats.process_each("node", decide_orphaned_nodes(nodes, claims, now=utc_now()), collect)
-            return stats.build_result()
+        await stats.process_each("node", decide_orphaned_nodes(nodes, claims, now=utc_now()), collect)
+        return stats.build_result()
 
-    @activity.defn
-    @map_faults
     async def collect_leases(self, request: GarbageCollectionRequest) -> GarbageCollectionResult:
         """Delete Leases in kube-node-lease that remain after their Node, since they have no owner. Leases are listed
         before Nodes, so the Lease of a Node that joins in between is kept. Each is read again before its deletion."""
-        async with collection_run(request) as stats:
-            leases = await self._inventory.list_leases()
-            nodes = await self._inventory.list_nodes()
-            names, uids = {node.name for node in nodes}, {node.uid for node in nodes}
-            now = utc_now()
-            orphaned = [one for one in leases if is_orphaned_lease(one, names=names, uids=uids, now=now)]
-            stats.examined = len(leases)
+        stats = CollectionStats(request)
+        leases = await self._inventory.list_leases()
+        nodes = await self._inventory.list_nodes()
+        names, uids = {node.name for node in nodes}, {node.uid for node in nodes}
+        now = utc_now()
+        orphaned = [one for one in leases if is_orphaned_lease(one, names=names, uids=uids, now=now)]
+        stats.examined = len(leases)
 
-            async def collect(lease: InventoryLease) -> None:
-                if await self._is_still_orphaned(lease) and await self._inventory.delete_lease(lease):
-                    stats.record_collected("lease", lease.name)
+        async def collect(lease: InventoryLease) -> None:
+            if await self._is_still_orphaned(lease) and await self._inventory.delete_lease(lease):
+                stats.record_collected("lease", lease.name)
 
-            await stats.process_each("lease", orphaned, collect)
-            return stats.build_result()
-
-    @activity.defn
-    @map_faults
-    async def delete_uneventful_run(self, run: RunRef) -> None:
-        """Delete a run without findings. Thousands per day would fill Temporal's database and list of workflows."""
-        await self._workflows.delete_run(run)
+        await stats.process_each("lease", orphaned, collect)
+        return stats.build_result()
 
     async def _is_running(self, instance_id: str) -> bool:
         """Live read from EC2. False for an ID that is not an instance ID."""

@@ -1,4 +1,4 @@
-"""`tenure rebuild`: finds and starts workflows, Schedules and search attributes that Temporal lacks.
+"""`tenure rebuild`: finds and starts workflows and search attributes that Temporal lacks.
 
 The cluster is listed once, and the caches, digests and starts are those of a session, so that both start the same."""
 
@@ -28,7 +28,7 @@ from tenure.controller.signals.notifier import WorkflowNotifier
 from tenure.controller.signals.pending_pods import needs_plan
 from tenure.controller.signals.signaller import MAX_CONCURRENT_SIGNALS, SignalQueue
 from tenure.controller.temporal.client import is_open, list_singletons, start_singletons
-from tenure.controller.temporal.namespace import list_attributes, register_attributes, start_schedules
+from tenure.controller.temporal.namespace import list_attributes, register_attributes
 from tenure.controller.watched_cluster import WatchedCluster
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.client import resources
@@ -40,7 +40,6 @@ from tenure.model.errors import TryLater
 from tenure.model.facts import NodeClaimFact
 from tenure.model.workflow_states import BatchWindow
 from workflows import ids, search_attributes
-from workflows.garbage_collection import TASKS
 
 READ: Final = (
     resources.EC2_NODE_CLASSES,
@@ -118,19 +117,19 @@ async def read(kube: KubeAdapters, settings: ControllerSettings, now: datetime) 
     return Snapshot(settings, kube, objects, now=now, number=number)
 
 
-Kind = Literal["SearchAttribute", "Cluster", "Schedule", "EC2NodeClass", "NodePool", "NodeClaim"]
+Kind = Literal["SearchAttribute", "Cluster", "EC2NodeClass", "NodePool", "NodeClaim"]
 ACCEPT_TIMEOUT_SECONDS: Final = 30.0
 """Seconds without an accepted signal after which the rebuild fails."""
 _POLL_SECONDS: Final = 0.05
 
 
 class Discrepancy(Value):
-    """An object without its workflow, Schedule or search attribute, or a workflow without its object."""
+    """An object without its workflow or search attribute, or a workflow without its object."""
 
     kind: Kind
     name: str
     workflow: str = ""
-    """The ID of the workflow or Schedule."""
+    """The ID of the workflow."""
     is_orphaned: bool = False
     """True for a workflow whose object is gone; False for a missing workflow."""
 
@@ -159,7 +158,6 @@ class Rebuild:
         return [
             *await self._missing_attributes(),
             *await self._missing_singletons(),
-            *await self._missing_schedules(),
             *await self._missing_coordinators(),
             *await self._missing_nodeclaim_workflows(),
             *await self._orphaned_workflows(),
@@ -173,8 +171,6 @@ class Rebuild:
         if singletons := {one.workflow for one in found if one.kind == "Cluster"}:
             # Only missing ones: a running Interruption workflow may know its queue from a worker, unlike this call.
             await start_singletons(self._temporal, self._cluster, window, events=events, only=singletons)
-        if "Schedule" in kinds:
-            await start_schedules(self._temporal, self._cluster)
         missing = {kind: {one.name for one in found if one.kind == kind and not one.is_orphaned} for kind in kinds}
         claims = [self._snapshot.cache.nodeclaims[name] for name in sorted(missing.get("NodeClaim", ()))]
         pools, classes = missing.get("NodePool", set()), missing.get("EC2NodeClass", set())
@@ -203,11 +199,6 @@ class Rebuild:
     async def _missing_singletons(self) -> list[Discrepancy]:
         found = await self._unknown_to_temporal(list_singletons(self._cluster), partial(is_open, self._temporal))
         return [Discrepancy(kind="Cluster", name=key.rpartition("/")[2], workflow=key) for key in found]
-
-    async def _missing_schedules(self) -> list[Discrepancy]:
-        expected = {ids.garbage_collection(self._cluster, name): name for name in TASKS}
-        found = await self._unknown_to_temporal(expected, self._is_scheduled)
-        return [Discrepancy(kind="Schedule", name=expected[key], workflow=key) for key in found]
 
     async def _missing_coordinators(self) -> list[Discrepancy]:
         kinds = expected_coordinators(self._cluster, self._snapshot.cache)
@@ -256,13 +247,6 @@ class Rebuild:
         ordered = sorted(keys)
         results = await asyncio.gather(*(is_known(key) for key in ordered))
         return [key for key, known in zip(ordered, results, strict=True) if not known]
-
-    async def _is_scheduled(self, key: str) -> bool:
-        try:
-            await self._temporal.get_schedule_handle(key).describe()
-        except RPCError as error:
-            return _false_if_not_found(error)
-        return True
 
     async def _until_sent(self) -> None:
         sending = asyncio.create_task(self._signal_queue.run())

@@ -1,4 +1,4 @@
-"""Garbage collection: input and result of its tasks, and the objects that they read.
+"""Garbage collection: its state, the input and result of its tasks, and the objects that they read.
 
 The objects have only the fields that a task needs, so an otherwise invalid object is still collected.
 """
@@ -8,12 +8,9 @@ from datetime import datetime
 from tenure.model.base import Message, Value, instance_id_of
 
 
-class RunRef(Message):
-    workflow_id: str
-    run_id: str
-
-
 class GarbageCollectionRequest(Message):
+    """One task of a sweep."""
+
     cluster: str
     task: str
     suspects: tuple[str, ...] = ()
@@ -21,7 +18,7 @@ class GarbageCollectionRequest(Message):
 
 
 class GarbageCollectionResult(Message):
-    """Result of one run of a task. A failure is reported here; it never fails the workflow."""
+    """Result of one run of a task. A failure is reported here; it fails neither the activity nor the workflow."""
 
     task: str = ""
     checked: int = 0
@@ -31,11 +28,31 @@ class GarbageCollectionResult(Message):
     suspects: tuple[str, ...] = ()
     """UIDs of objects that look orphaned but may be in use. The next run deletes them if they have not changed."""
     fault: str = ""
-    run: RunRef | None = None
 
-    @property
-    def is_uneventful(self) -> bool:
-        return not (self.collected or self.failed or self.suspects or self.fault)
+
+class SweepRequest(Message):
+    """The tasks that are due."""
+
+    tasks: tuple[GarbageCollectionRequest, ...]
+
+
+class SweepResult(Message):
+    results: tuple[GarbageCollectionResult, ...] = ()
+
+
+class TaskState(Message):
+    runs: int = 0
+    last_run: datetime | None = None
+    next_run: datetime | None = None
+    """None: due."""
+    paused: bool = False
+    result: GarbageCollectionResult = GarbageCollectionResult()
+    """Of the last run."""
+
+
+class GarbageCollectorState(Message):
+    cluster: str
+    tasks: dict[str, TaskState] = {}
 
 
 class InventoryLease(Value):

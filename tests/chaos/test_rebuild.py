@@ -87,7 +87,7 @@ async def _assert_only_reported(product: DedicatedProduct, claim: str, pool: str
         ("NodeClaim", claim),
         ("NodePool", pool),
         ("Cluster", "watch"),
-        ("Schedule", "instances"),
+        ("Cluster", "garbage-collection"),
     }
     assert {one["done"] for one in found} == {None}
     with pytest.raises(RPCError, match="not found"):

@@ -7,7 +7,7 @@ import asyncio
 
 from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.eventually import wait_until
-from tests.support.product.garbage_collection import paused_schedule
+from tests.support.product.garbage_collection import paused_task
 from tests.support.product.product import DedicatedProduct
 
 NODES = 30
@@ -17,7 +17,7 @@ QUIET_SECONDS = 8.0
 
 async def test_restarted_worker_writes_nothing_about_unchanged_nodes(product: DedicatedProduct) -> None:
     await product.ensure_worker()
-    async with paused_schedule(product, "tags"), product.scope("many") as many, product.scope("one") as one:
+    async with paused_task(product, "tags"), product.scope("many") as many, product.scope("one") as one:
         claims = object_names(await many.run_pods(NODES))
         nodes = object_names(await many.nodes())
         await wait_until(lambda: _assert_status_written(many))

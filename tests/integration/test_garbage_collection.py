@@ -14,7 +14,7 @@ from tests.support.product.garbage_collection import (
     ExternalAws,
     collect_garbage,
     collect_garbage_with_fresh_lists,
-    paused_schedule,
+    paused_task,
 )
 from tests.support.product.product import DedicatedProduct, InstalledProduct
 
@@ -27,7 +27,7 @@ VALIDATION = "/validation/"
 async def test_only_orphaned_instances_are_terminated_with_their_nodes(own_product: DedicatedProduct) -> None:
     outside = ExternalAws(own_product)
     await own_product.ensure_worker()
-    async with paused_schedule(own_product, "instances"), own_product.scope("garbage") as scope:
+    async with paused_task(own_product, "instances"), own_product.scope("garbage") as scope:
         await scope.run_pods(1)
         (own_instance,) = scope.alive_instances()
         orphan = await outside.launch_instance(own_instance)

@@ -1,29 +1,32 @@
-"""Paths of garbage collection: a run that collects an object, and a run that fails."""
+"""The path of GarbageCollector: sweeps, a fault, a run on request, a paused task and continue-as-new."""
 
+from functools import partial
 from typing import Any
 
 from temporalio.client import WorkflowHandle
 
 from tenure.model.errors import BadInput
-from tenure.model.garbage_collection import GarbageCollectionRequest
+from tenure.model.garbage_collection import GarbageCollectorState
 from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.eventually import has_continued_as_new, wait_until_skipping_time
 from workflows import ids
-from workflows.garbage_collection import GarbageCollectionWorkflow
+from workflows.garbage_collection import GarbageCollectorWorkflow
 
 
-async def garbage_collection_run(fake: WorkerHarness) -> dict[str, WorkflowHandle[Any, Any]]:
+async def garbage_collector_sweeps(fake: WorkerHarness) -> dict[str, WorkflowHandle[Any, Any]]:
     fake.inventory.lease("left")
-    completed = await _run_collection(fake, "well")
-    fake.inventory.faults["list_leases"] = [BadInput("no such namespace")]
-    return {"": completed, "failed": await _run_collection(fake, "failed")}
-
-
-async def _run_collection(fake: WorkerHarness, name: str) -> WorkflowHandle[Any, Any]:
-    handle = await fake.client.start_workflow(
-        GarbageCollectionWorkflow.run,
-        GarbageCollectionRequest(cluster=fake.cluster, task="leases"),
-        id=ids.garbage_collection(fake.cluster, f"leases-{name}"),
+    fake.inventory.faults["list_nodes"] = [BadInput("no such list")]
+    first = await fake.client.start_workflow(
+        GarbageCollectorWorkflow.run,
+        GarbageCollectorState(cluster=fake.cluster),
+        id=ids.garbage_collection(fake.cluster),
         task_queue=ids.task_queue(fake.cluster),
     )
-    await handle.result()
-    return handle
+    await first.execute_update("run_task", "tags")
+    await first.signal(GarbageCollectorWorkflow.pause_task, "leases")
+    await fake.sleep(minutes=4)
+    await first.signal(GarbageCollectorWorkflow.resume_task, "leases")
+    await wait_until_skipping_time(fake, partial(has_continued_as_new, fake.client, first), minutes=4)
+    second = fake.client.get_workflow_handle(first.id)
+    await fake.sleep(minutes=4)
+    return {"first": fake.client.get_workflow_handle(first.id, run_id=first.result_run_id), "second": second}

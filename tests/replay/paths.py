@@ -24,7 +24,7 @@ from tests.replay.disruption_paths import (
     disruption_rolled_back,
 )
 from tests.replay.disruption_status_path import disruption_preview
-from tests.replay.garbage_collection_path import garbage_collection_run
+from tests.replay.garbage_collection_path import garbage_collector_sweeps
 from tests.replay.hook_path import nodeclaim_hook_cancels_drain, nodeclaim_hooks
 from tests.replay.interruption_path import interruption_consumes_queue
 from tests.replay.node_interruption_paths import (
@@ -309,7 +309,7 @@ PATHS: dict[str, Path] = {
         watch_host_changed,
         interruption_consumes_queue,
         disruption_preview,
-        garbage_collection_run,
+        garbage_collector_sweeps,
         disruption_done,
         disruption_rolled_back,
         disruption_cancelled,

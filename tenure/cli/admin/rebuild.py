@@ -1,4 +1,4 @@
-"""`tenure rebuild`: start the workflows and Schedules that Temporal lacks after its database was lost or restored.
+"""`tenure rebuild`: start the workflows that Temporal lacks after its database was lost or restored.
 
 It takes the worker's settings because it passes them to the workflows that it starts.
 """
@@ -29,14 +29,13 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only report missing wor
 _MISSING: Final = {
     "SearchAttribute": "not registered",
     "Cluster": "no open workflow",
-    "Schedule": "missing",
 }
 _AFTER: Final = "Workers continue from here; `tenure doctor` and `tenure stuck` show the progress."
 
 
 @settings_command
 async def rebuild(settings: Settings, dry_run: DryRun = False) -> Result:
-    """Start the workflows and Schedules that Temporal lacks, from the objects in the cluster. With --dry-run, the exit
+    """Start the workflows that Temporal lacks, from the objects in the cluster. With --dry-run, the exit
     code is 1 if something is missing.
 
     Settings come from the environment and flags, as for `tenure worker`.

@@ -22,7 +22,16 @@ MAX_QUERIES: Final = 50
 """Maximum number of workflows per call that are queried for state that visibility lacks."""
 QUERY_TIMEOUT: Final = timedelta(seconds=2)
 # The names of the workflows that ignore cancellation; importing them takes long.
-LONG_LIVED: Final = ("Cluster", "ClusterWatch", "EC2NodeClass", "Interruption", "NodeClaim", "NodePool", "Provisioning")
+LONG_LIVED: Final = (
+    "Cluster",
+    "ClusterWatch",
+    "EC2NodeClass",
+    "GarbageCollector",
+    "Interruption",
+    "NodeClaim",
+    "NodePool",
+    "Provisioning",
+)
 STOPPED: Final = {
     WorkflowExecutionStatus.CANCELED: "Canceled",
     WorkflowExecutionStatus.FAILED: "Failed",

@@ -17,7 +17,6 @@ from tenure.cli.exit_codes import CommandFailed
 from tenure.cli.nodes.workflows import NodeClaimSummary, NodeClaimVisibility
 from tenure.cli.sandbox.probes import AwsProbe, PodCount, PodWatch
 from tenure.cli.sandbox.worker_process import WORKER_KEY, WorkerProcess, service_account
-from tenure.controller.temporal.namespace import remove_schedules
 from tenure.kube.client.client import connect
 from tenure.sandbox.aws.admin.client import AwsControl
 from tenure.sandbox.environment import Sandbox
@@ -182,7 +181,6 @@ class SandboxSession:
 
     async def terminate_open_workflows(self, seconds: float = 15.0) -> list[str]:
         """Returns the IDs of workflows that are still open after `seconds`."""
-        await remove_schedules(self.temporal, self.sandbox.plan.cluster_name)
         deadline = time.monotonic() + seconds
         while (still := await self.open_workflows()) and time.monotonic() < deadline:
             for workflow in still:

@@ -26,11 +26,13 @@ from tenure.controller.temporal.connection import Security, why_not
 from tenure.metrics import METRICS, Recorder
 from tenure.model.disruption.commands import DisruptionState
 from tenure.model.errors import BadInput
+from tenure.model.garbage_collection import GarbageCollectorState
 from tenure.model.interruption.records import InterruptionState, QueueSetting
 from tenure.model.workflow_states import BatchWindow, ProvisioningState
 from workflows import ids
 from workflows.cluster_watch import ClusterWatchWorkflow
 from workflows.disruption.cluster import ClusterWorkflow
+from workflows.garbage_collection import GarbageCollectorWorkflow
 from workflows.interruption import InterruptionWorkflow
 from workflows.provisioner import ProvisioningWorkflow
 
@@ -90,8 +92,9 @@ def wildcard_address() -> str:
 async def start_singletons(
     temporal: Client, cluster: str, window: BatchWindow, *, events: str = "", only: Collection[str] = ()
 ) -> None:
-    """Start the Watch, Provisioning, Cluster and Interruption workflows that do not run yet. Running ones receive
-    `window` and `events`, the name of the queue of EC2 events. `only`: limits the start to these workflow IDs."""
+    """Start the Watch, Provisioning, Cluster, Interruption and GarbageCollector workflows that do not run yet. Running
+    ones receive `window` and `events`, the name of the queue of EC2 events. `only`: limits the start to these workflow
+    IDs."""
     named: dict[str, Any] = {"start_signal": "set_queue", "start_signal_args": [QueueSetting(queue=events)]}
     opened: dict[str, Any] = {"start_signal": "set_batch_window", "start_signal_args": [window]}
     pods = ProvisioningState(cluster=cluster, window=window)
@@ -112,6 +115,11 @@ async def start_singletons(
             InterruptionState(cluster=cluster, queue=events),
             {**named, "static_summary": f"AWS events of cluster {cluster}"},
         ),
+        ids.garbage_collection(cluster): (
+            GarbageCollectorWorkflow.run,
+            GarbageCollectorState(cluster=cluster),
+            {"static_summary": f"garbage collection of cluster {cluster}"},
+        ),
     }
     queue, policy = ids.task_queue(cluster), WorkflowIDConflictPolicy.USE_EXISTING
     for key, (run, state, more) in starts.items():
@@ -126,6 +134,7 @@ def list_singletons(cluster: str) -> dict[str, str]:
         ids.provisioning(cluster): "Provisioning",
         ids.cluster(cluster): "Cluster",
         ids.interruption(cluster): "Interruption",
+        ids.garbage_collection(cluster): "GarbageCollector",
     }
 
 

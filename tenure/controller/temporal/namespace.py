@@ -1,36 +1,21 @@
-"""Search attributes and Schedules in Temporal's namespace.
+"""Search attributes in Temporal's namespace, and removal of Schedules that earlier versions created.
 
 Credentials that may neither list nor create search attributes may still run a worker: an administrator may have created
-them. A Schedule that a person paused stays paused; other changes to it are reverted at the next start."""
+them."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
 from typing import Final
 
 import structlog
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
-from temporalio.client import (
-    Client,
-    Schedule,
-    ScheduleActionStartWorkflow,
-    ScheduleAlreadyRunningError,
-    ScheduleIntervalSpec,
-    ScheduleOverlapPolicy,
-    SchedulePolicy,
-    ScheduleSpec,
-    ScheduleState,
-    ScheduleUpdate,
-    ScheduleUpdateInput,
-)
+from temporalio.client import Client, ScheduleActionExecutionStartWorkflow
 from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.controller.temporal.errors import describe_namespace_creation, lacks_namespace
 from tenure.model.errors import BadInput
-from tenure.model.garbage_collection import GarbageCollectionRequest
 from workflows import ids, search_attributes
-from workflows.garbage_collection import TASKS, GarbageCollectionWorkflow, Task
 
 log = structlog.get_logger(__name__)
 
@@ -124,79 +109,35 @@ def _explain_failure(namespace: str, name: str, missing: Iterable[str], error: R
     )
 
 
-CATCH_UP: Final = timedelta(seconds=30)
-"""A run that cannot start within this window is skipped: the next run does its work too."""
-JITTER: Final = 0.2
-"""Fraction of the interval, so that many tasks, and many clusters on one service, do not start together."""
-MAX_RUN_TIME: Final = timedelta(hours=1)
-"""For a run that no worker takes, which would otherwise prevent all later runs."""
-
-
-async def start_schedules(temporal: Client, cluster: str) -> None:
-    await asyncio.gather(*(_ensure_schedule(temporal, cluster, name, task) for name, task in TASKS.items()))
+_FORMER_TASKS: Final = (
+    "capacity-types",
+    "capacity-blocks",
+    "instances",
+    "nodeclaims",
+    "tags",
+    "leases",
+    "nodes",
+    "launch-templates",
+    "instance-profiles",
+)
 
 
 async def remove_schedules(temporal: Client, cluster: str) -> None:
-    """Delete the Schedules, to uninstall Tenure from a cluster. Running workflows continue."""
-    for name in TASKS:
-        for schedule_id in (ids.garbage_collection(cluster, name), ids.former_garbage_collection(cluster, name)):
-            await _delete_schedule(temporal, schedule_id)
+    """Delete the Schedules of garbage collection that earlier versions created, and terminate their runs, which this
+    version cannot continue. Raises RPCError."""
+    folders = (ids.garbage_collection(cluster), f"{cluster}/upkeep")
+    await asyncio.gather(*(_remove_schedule(temporal, f"{one}/{task}") for one in folders for task in _FORMER_TASKS))
 
 
-async def _delete_schedule(temporal: Client, schedule_id: str) -> None:
+async def _remove_schedule(temporal: Client, schedule_id: str) -> None:
+    handle = temporal.get_schedule_handle(schedule_id)
     try:
-        await temporal.get_schedule_handle(schedule_id).delete()
+        running = (await handle.describe()).info.running_actions
+        await handle.delete()
+        for run in running:
+            if isinstance(run, ScheduleActionExecutionStartWorkflow):
+                await temporal.get_workflow_handle(run.workflow_id).terminate("garbage collection is one workflow now")
+        log.info("removed schedule", schedule=schedule_id)
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise
-
-
-def schedule(cluster: str, name: str, task: Task) -> Schedule:
-    return Schedule(
-        action=ScheduleActionStartWorkflow(
-            GarbageCollectionWorkflow.run,
-            GarbageCollectionRequest(cluster=cluster, task=name),
-            id=ids.garbage_collection(cluster, name),
-            task_queue=ids.task_queue(cluster),
-            execution_timeout=MAX_RUN_TIME,
-            static_summary=task.description,
-        ),
-        spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=task.every)], jitter=task.every * JITTER),
-        policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=CATCH_UP),
-        state=ScheduleState(note=task.description),
-    )
-
-
-async def _ensure_schedule(temporal: Client, cluster: str, name: str, task: Task) -> None:
-    desired = schedule(cluster, name, task)
-    try:
-        await temporal.create_schedule(ids.garbage_collection(cluster, name), desired)
-    except ScheduleAlreadyRunningError:
-        await temporal.get_schedule_handle(ids.garbage_collection(cluster, name)).update(
-            lambda found: _updated_schedule(found, desired)
-        )
-    await _delete_schedule(temporal, ids.former_garbage_collection(cluster, name))
-
-
-def _updated_schedule(found: ScheduleUpdateInput, desired: Schedule) -> ScheduleUpdate | None:
-    """None if nothing differs."""
-    existing = found.description.schedule
-    if _comparable(existing) == _comparable(desired):
-        return None
-    return ScheduleUpdate(
-        Schedule(action=desired.action, spec=desired.spec, policy=desired.policy, state=existing.state)
-    )
-
-
-def _comparable(one: Schedule) -> tuple[object, ...]:
-    assert isinstance(one.action, ScheduleActionStartWorkflow)
-    return (
-        one.action.workflow,
-        one.action.id,
-        one.action.task_queue,
-        one.action.execution_timeout,
-        [(each.every, each.offset or timedelta(0)) for each in one.spec.intervals],
-        one.spec.jitter,
-        one.policy.overlap,
-        one.policy.catchup_window,
-    )

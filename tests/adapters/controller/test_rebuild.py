@@ -21,9 +21,8 @@ from tests.support.cli.temporal_server import temporal_server
 from tests.support.controller.builders import Json, claim, node, node_class, pod, pool
 from tests.support.product.eventually import wait_until
 from workflows import ids
-from workflows.garbage_collection import TASKS
 
-SINGLETONS = {"watch", "provisioning", "cluster", "interruption"}
+SINGLETONS = {"watch", "provisioning", "cluster", "interruption", "garbage-collection"}
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +92,6 @@ def names(found: list[Discrepancy], kind: str, *, object_deleted: bool = False) 
 async def test_everything_is_missing_in_an_empty_temporal(cluster: RebuildCluster) -> None:
     found = await cluster.find_missing()
     assert names(found, "Cluster") == SINGLETONS
-    assert names(found, "Schedule") == set(TASKS)
     assert names(found, "NodeClaim") == {"c1", "c2"}
     assert (names(found, "NodePool"), names(found, "EC2NodeClass")) == ({"general"}, {"default"})
     assert not names(found, "SearchAttribute")
@@ -156,12 +154,10 @@ async def test_repair_starts_only_missing_workflows(cluster: RebuildCluster) -> 
     await cluster.wait_until_visible("c1", "c2")
     for missing in (cluster.workflow_id("c2"), ids.watch(cluster.name)):
         await cluster.temporal.get_workflow_handle(missing).terminate()
-    await cluster.temporal.get_schedule_handle(ids.garbage_collection(cluster.name, "leases")).delete()
     found = await cluster.repair()
     assert {(one.kind, one.name) for one in found} == {
         ("NodeClaim", "c2"),
         ("Cluster", "watch"),
-        ("Schedule", "leases"),
     }
     described = await cluster.temporal.get_workflow_handle(cluster.workflow_id("c2")).describe()
     assert described.status is WorkflowExecutionStatus.RUNNING

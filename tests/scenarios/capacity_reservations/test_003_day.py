@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from activities.capacity_reservations import ReservationCollector
 from tenure.apis import labels
 from tenure.aws.instance.instances import instance_facts
-from tenure.model.garbage_collection import GarbageCollectionRequest, GarbageCollectionResult
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.provider_results import InstanceFacts
 from tests.support.controller.builders import pool
@@ -15,9 +15,8 @@ from tests.support.fakes.time_skipping_server import time_skipping
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import query_state
 from tests.support.workflows.nodeclaim_workflows import BUSY, ready_nodeclaim
+from tests.unit.activities.builders import run_collection
 from tests.unit.controller.test_drift import DriftHarness, resolved_nodeclass
-from workflows import ids
-from workflows.garbage_collection import GarbageCollectionWorkflow
 
 HOURS = 24
 STALE_STATUS = {
@@ -70,9 +69,7 @@ async def test_node_in_open_reservation_does_not_change_in_a_day(preference: str
             for minute in range(0, 60, 5):
                 assert await drifts.run_pass((hour * 60 + minute) * 60) == ""
             await fake.signal_observed(handle, **BUSY, drift=drifts.reason())
-            # The server skips time while a client waits for a result; this workflow completes without it.
-            with skipping.auto_time_skipping_disabled():
-                result = await _sync_capacity_types(fake)
+            result = await run_collection(ReservationCollector(fake.ports()).sync_capacity_types)
             assert (result.checked, result.collected, result.fault) == (0, 0, "")
             await skipping.sleep(timedelta(hours=1))
         state = await query_state(handle)
@@ -82,12 +79,3 @@ async def test_node_in_open_reservation_does_not_change_in_a_day(preference: str
         assert before[0][labels.CAPACITY_TYPE] == labels.ON_DEMAND
         assert "deletionTimestamp" not in claim["metadata"] and fake.instances.terminated == []
     assert drifts.instances.lists == HOURS * 12
-
-
-async def _sync_capacity_types(fake: WorkerHarness) -> GarbageCollectionResult:
-    return await fake.client.execute_workflow(
-        GarbageCollectionWorkflow.run,
-        GarbageCollectionRequest(cluster=fake.cluster, task="capacity-types"),
-        id=ids.garbage_collection(fake.cluster, "capacity-types"),
-        task_queue=ids.task_queue(fake.cluster),
-    )

@@ -1,16 +1,14 @@
-"""Orphaned resources for tests, and garbage collection on request by triggering its Schedules."""
+"""Orphaned resources for tests, and garbage collection on request."""
 
 import asyncio
 import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import boto3
-from temporalio.client import ScheduleActionExecutionStartWorkflow
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.client import WorkflowHandle
 
 from activities.garbage_collection.base import CACHE_SECONDS
 from tenure.apis import labels
@@ -18,46 +16,21 @@ from tenure.model.garbage_collection import GarbageCollectionResult
 from tests.support.product.eventually import wait_until
 from tests.support.product.product import InstalledProduct
 from workflows import ids
-
-MAX_RUNS = 5
-"""Runs that are started until the result of one can be read."""
+from workflows.garbage_collection import GarbageCollectorWorkflow
 
 
 async def collect_garbage(product: InstalledProduct, task: str) -> GarbageCollectionResult:
-    """Start a run of this task. Returns its result, which must have no fault.
-
-    The next run deletes an uneventful one, maybe before its result is read; then another run is started.
-    """
-    for _ in range(MAX_RUNS):
-        run = product.temporal.get_workflow_handle(
-            await _trigger_run(product, task), result_type=GarbageCollectionResult
-        )
-        try:
-            result: GarbageCollectionResult = await wait_until(run.result)
-        except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
-                raise
-            continue
-        assert (result.task, result.fault) == (task, ""), result
-        return result
-    raise AssertionError(f"task {task}: {MAX_RUNS} runs were deleted before their results were read")
+    """Run this task. Returns its result, which must have no fault."""
+    result: GarbageCollectionResult = await wait_until(
+        lambda: collector(product).execute_update("run_task", task, result_type=GarbageCollectionResult)
+    )
+    assert (result.task, result.fault) == (task, ""), result
+    return result
 
 
-async def _trigger_run(product: InstalledProduct, task: str) -> str:
-    """Start a run of this task. Returns its workflow id."""
-    handle = product.temporal.get_schedule_handle(ids.garbage_collection(product.sandbox.plan.cluster_name, task))
-    requested_at = datetime.now(UTC)
-
-    async def assert_started() -> str:
-        """The Schedule starts no run while another one is running, so the trigger is repeated."""
-        await handle.trigger()
-        await asyncio.sleep(1)
-        actions = [one for one in (await handle.describe()).info.recent_actions if one.started_at >= requested_at]
-        assert actions, f"task {task} has not started"
-        assert isinstance(actions[-1].action, ScheduleActionExecutionStartWorkflow)
-        return actions[-1].action.workflow_id
-
-    return await wait_until(assert_started)
+def collector(product: InstalledProduct) -> WorkflowHandle[GarbageCollectorWorkflow, None]:
+    workflow_id = ids.garbage_collection(product.sandbox.plan.cluster_name)
+    return product.temporal.get_workflow_handle_for(GarbageCollectorWorkflow.run, workflow_id)
 
 
 async def collect_garbage_with_fresh_lists(product: InstalledProduct, task: str) -> GarbageCollectionResult:
@@ -67,14 +40,13 @@ async def collect_garbage_with_fresh_lists(product: InstalledProduct, task: str)
 
 
 @asynccontextmanager
-async def paused_schedule(product: InstalledProduct, task: str) -> AsyncIterator[None]:
-    """Inside the block, this task runs only when a test triggers it."""
-    handle = product.temporal.get_schedule_handle(ids.garbage_collection(product.sandbox.plan.cluster_name, task))
-    await handle.pause(note="paused by a test")
+async def paused_task(product: InstalledProduct, task: str) -> AsyncIterator[None]:
+    """Inside the block, this task runs only when a test requests it."""
+    await collector(product).signal(GarbageCollectorWorkflow.pause_task, task)
     try:
         yield
     finally:
-        await handle.unpause()
+        await collector(product).signal(GarbageCollectorWorkflow.resume_task, task)
 
 
 class ExternalAws:

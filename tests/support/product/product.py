@@ -26,7 +26,6 @@ from tenure.cli.sandbox.probes import unused_nodes
 from tenure.cli.sandbox.worker_process import clean_environment, service_account
 from tenure.cli.temporal_client import Connection
 from tenure.controller.temporal.client import list_singletons
-from tenure.controller.temporal.namespace import remove_schedules
 from tenure.kube.client.resources import EC2_NODE_CLASSES
 from tenure.model.workflow_states import ProvisioningState
 from tenure.sandbox.aws.admin.client import AwsControl
@@ -215,7 +214,6 @@ class InstalledProduct:
         return found
 
     async def wait_until_only_singletons_run(self) -> None:
-        await remove_schedules(self.temporal, self.sandbox.plan.cluster_name)
         await wait_until(self._assert_only_singletons_run)
 
     async def terminate_singletons(self) -> None:

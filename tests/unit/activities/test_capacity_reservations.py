@@ -6,7 +6,7 @@ from typing import Any, Literal, cast
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.capacity_reservations import ReservationActivities
+from activities.capacity_reservations import ReservationCollector
 from tenure.apis import labels
 from tenure.model.errors import Forbidden, TryLater
 from tenure.model.garbage_collection import GarbageCollectionRequest, GarbageCollectionResult
@@ -31,7 +31,7 @@ class CountingInstances(FakeInstances):
 class ReservedInstances(FakePorts):
     def __init__(self) -> None:
         super().__init__(instances=CountingInstances())
-        self._activities = ReservationActivities(self.build_ports())
+        self._activities = ReservationCollector(self.build_ports())
 
     def add(self, name: str, *, now: str = "on-demand", node: bool = True, **more: str) -> None:
         """Add a reserved NodeClaim with its Node, and the current capacity type in EC2."""
