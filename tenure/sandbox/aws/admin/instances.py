@@ -26,17 +26,16 @@ def list_instances(fake_aws: FakeAws, body: Body) -> Any:
     """All instances, or with `after` those changed since that revision. `wait`: maximum seconds to wait for one."""
     environment = fake_aws.default_environment
     after = int(body.get("after", -1))
-    with environment.lock:
-        _await_change(environment, after, min(LONGEST_WAIT, float(body.get("wait", 0))))
-        changed = [i for i in environment.instances.values() if i.revision > after]
-        return {
-            "revision": environment.revision,
-            "launched": environment.launched,
-            "terminated": environment.terminated,
-            "alive": sum(i.state in ALIVE for i in environment.instances.values()),
-            "gone": [one for revision, one in environment.deleted if revision > after] if after >= 0 else [],
-            "instances": [_to_json(instance) for instance in changed],
-        }
+    _await_change(environment, after, min(LONGEST_WAIT, float(body.get("wait", 0))))
+    changed = [i for i in environment.instances.values() if i.revision > after]
+    return {
+        "revision": environment.revision,
+        "launched": environment.launched,
+        "terminated": environment.terminated,
+        "alive": sum(i.state in ALIVE for i in environment.instances.values()),
+        "gone": [one for revision, one in environment.deleted if revision > after] if after >= 0 else [],
+        "instances": [_to_json(instance) for instance in changed],
+    }
 
 
 def _await_change(environment: Environment, after: int, seconds: float) -> None:
@@ -99,21 +98,18 @@ def _get_instance(environment: Environment, body: Body) -> Instance:
 
 def stop(fake_aws: FakeAws, body: Body) -> Any:
     """Stop an instance of any kind, as AWS can."""
-    with fake_aws.default_environment.lock:
-        fake_aws.default_environment.enter_state(_get_instance(fake_aws.default_environment, body), "stopping")
+    fake_aws.default_environment.enter_state(_get_instance(fake_aws.default_environment, body), "stopping")
     return {"ok": True}
 
 
 def start(fake_aws: FakeAws, body: Body) -> Any:
-    with fake_aws.default_environment.lock:
-        fake_aws.default_environment.enter_state(_get_instance(fake_aws.default_environment, body), "pending")
+    fake_aws.default_environment.enter_state(_get_instance(fake_aws.default_environment, body), "pending")
     return {"ok": True}
 
 
 def terminate(fake_aws: FakeAws, body: Body) -> Any:
     """Terminate it out of band."""
-    with fake_aws.default_environment.lock:
-        actions.terminate(fake_aws.default_environment, _get_instance(fake_aws.default_environment, body))
+    actions.terminate(fake_aws.default_environment, _get_instance(fake_aws.default_environment, body))
     return {"ok": True}
 
 
@@ -121,29 +117,26 @@ def set_status(fake_aws: FakeAws, body: Body) -> Any:
     """Set the result of DescribeInstanceStatus: `instance`, `system`, `ebs` (ok, impaired, ...), scheduled `events`."""
     seconds = body.get("impaired_seconds") or 0.0
     since = None if seconds < 0 else fake_aws.default_environment.now() - dt.timedelta(seconds=seconds)
-    with fake_aws.default_environment.lock:
-        status = _get_instance(fake_aws.default_environment, body).status
-        status.update({key: body[key] for key in ("instance", "system", "ebs", "events") if key in body})
-        status["impaired_since"] = since
+    status = _get_instance(fake_aws.default_environment, body).status
+    status.update({key: body[key] for key in ("instance", "system", "ebs", "events") if key in body})
+    status["impaired_since"] = since
     return {"ok": True}
 
 
 def interrupt_spot(fake_aws: FakeAws, body: Body) -> Any:
     """Send the warning to the queue, and terminate the instance after `notice_seconds` (120) unless `keep`."""
     environment = fake_aws.default_environment
-    with environment.lock:
-        instance = _get_instance(environment, body)
-        eventbridge.send_event(
-            fake_aws.settings, eventbridge.spot_interruption(fake_aws.settings, environment.now(), instance.id)
-        )
-        if not body.get("keep"):
-            environment.schedule_reclaim(instance, float(body.get("notice_seconds", 120)))
+    instance = _get_instance(environment, body)
+    eventbridge.send_event(
+        fake_aws.settings, eventbridge.spot_interruption(fake_aws.settings, environment.now(), instance.id)
+    )
+    if not body.get("keep"):
+        environment.schedule_reclaim(instance, float(body.get("notice_seconds", 120)))
     return {"ok": True}
 
 
 def recommend_rebalance(fake_aws: FakeAws, body: Body) -> Any:
-    with fake_aws.default_environment.lock:
-        instance = _get_instance(fake_aws.default_environment, body)
+    instance = _get_instance(fake_aws.default_environment, body)
     eventbridge.send_event(
         fake_aws.settings,
         eventbridge.rebalance_recommendation(fake_aws.settings, fake_aws.default_environment.now(), instance.id),
@@ -187,8 +180,7 @@ def add_image(fake_aws: FakeAws, body: dict[str, Any]) -> Any:
         public=bool(body.get("public", True)),
         tags=dict(body.get("tags", {})),
     )
-    with environment.lock:
-        environment.images[image.id] = image
+    environment.images[image.id] = image
     for name in body.get("parameters", ()):
         set_parameter(fake_aws, name, image.id)
     return {"id": image.id}
@@ -200,23 +192,20 @@ def release(fake_aws: FakeAws, body: dict[str, Any]) -> Any:
     if family not in FAMILIES:
         raise ValueError(f"family must be one of {', '.join(FAMILIES)}")
     found = publish_release(family, body["version"], environment.now() - dt.timedelta(hours=1), body.get("minor"))
-    with environment.lock:
-        for one in found:
-            environment.images[one.image.id] = one.image
-            for name in one.parameters:
-                set_parameter(fake_aws, name, one.image.id)
+    for one in found:
+        environment.images[one.image.id] = one.image
+        for name in one.parameters:
+            set_parameter(fake_aws, name, one.image.id)
     return {"images": {one.image.name: one.image.id for one in found}}
 
 
 def deprecate_image(fake_aws: FakeAws, body: dict[str, Any]) -> Any:
-    with fake_aws.default_environment.lock:
-        fake_aws.default_environment.images[body["id"]].deprecation = fake_aws.default_environment.now()
+    fake_aws.default_environment.images[body["id"]].deprecation = fake_aws.default_environment.now()
     return {"ok": True}
 
 
 def remove_image(fake_aws: FakeAws, body: dict[str, Any]) -> Any:
-    with fake_aws.default_environment.lock:
-        del fake_aws.default_environment.images[body["id"]]
+    del fake_aws.default_environment.images[body["id"]]
     return {"ok": True}
 
 

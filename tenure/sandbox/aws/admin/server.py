@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import traceback
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
@@ -29,17 +30,16 @@ def backdate(fake_aws: FakeAws, body: Body) -> Any:
     """Make an instance, launch template or instance profile older by `seconds`, for clients that wait for an age."""
     name, earlier = str(body["id"]), dt.timedelta(seconds=float(body["seconds"]))
     environment = fake_aws.default_environment
-    with environment.lock:
-        if name in environment.instances:
-            instance = environment.instances[name]
-            instance.launch_time -= earlier
-            instance.invalidate_view()
-        elif name in environment.templates:
-            environment.templates[name].created -= earlier
-        elif (profile := profile_named(fake_aws.settings.account, name)) is not None:
-            profile.create_date -= earlier
-        else:
-            raise LookupError(name)
+    if name in environment.instances:
+        instance = environment.instances[name]
+        instance.launch_time -= earlier
+        instance.invalidate_view()
+    elif name in environment.templates:
+        environment.templates[name].created -= earlier
+    elif (profile := profile_named(fake_aws.settings.account, name)) is not None:
+        profile.create_date -= earlier
+    else:
+        raise LookupError(name)
     return {"ok": True}
 
 
@@ -53,17 +53,24 @@ class Control:
         self._fake_aws = fake_aws
 
     def handle(self, http: HttpRequest) -> Response:
-        """400 with a text for an invalid request, 404 for an unknown route or object."""
+        """400 with a text for an invalid request, 404 for an unknown route or object, 500 after an error of its own.
+
+        The handlers of all routes hold the lock of the default region.
+        """
         handler = ROUTES.get((http.method, http.path.removeprefix("/_sim/")))
         if handler is None:
             return json_response({"error": f"no such control: {http.method} {http.path}"}, 404)
         try:
             body = {**dict(parse_qsl(http.query)), **http.json()}
-            return json_response(handler(self._fake_aws, body))
+            with self._fake_aws.default_environment.lock:
+                return json_response(handler(self._fake_aws, body))
         except LookupError as error:
             return json_response({"error": f"not found or missing: {error}"}, 404)
         except (ValueError, TypeError, AwsError, json.JSONDecodeError) as error:
             return json_response({"error": str(error)}, 400)
+        except Exception as error:
+            traceback.print_exc()
+            return json_response({"error": f"the AWS stand-in failed; see its log: {error!r}"}, 500)
 
 
 def health(fake_aws: FakeAws, body: Body) -> Any:
@@ -119,29 +126,26 @@ def set_pool(fake_aws: FakeAws, body: Body) -> Any:
     key = (body.get("instance_type", "*"), body.get("zone", "*"), body.get("capacity_type", "*"))
     available, code = body["available"], body.get("code")
     error = (code, body.get("message") or code) if code else None
-    with fake_aws.default_environment.lock:
-        fake_aws.default_environment.pools.set_available(key, None if available is None else int(available), error)
+    fake_aws.default_environment.pools.set_available(key, None if available is None else int(available), error)
     return DONE
 
 
 def clear_pools(fake_aws: FakeAws, body: Body) -> Any:
-    with fake_aws.default_environment.lock:
-        fake_aws.default_environment.pools.clear()
-        fake_aws.default_environment.quotas.clear()
+    fake_aws.default_environment.pools.clear()
+    fake_aws.default_environment.quotas.clear()
     return DONE
 
 
 def set_limits(fake_aws: FakeAws, body: Body) -> Any:
     """vCPUs by quota code, or by usage (`spot`, `on-demand`) for all its quotas; null: a limit never reached."""
-    with fake_aws.default_environment.lock:
-        for name, vcpus in body.items():
-            codes = [quota.code for quota in QUOTAS if name in (quota.code, quota.usage)]
-            if not codes:
-                raise ValueError(f"{name} is neither spot, on-demand nor a quota code")
-            for code in codes:
-                fake_aws.default_environment.quotas.pop(code, None)
-                if vcpus is not None:
-                    fake_aws.default_environment.quotas[code] = int(vcpus)
+    for name, vcpus in body.items():
+        codes = [quota.code for quota in QUOTAS if name in (quota.code, quota.usage)]
+        if not codes:
+            raise ValueError(f"{name} is neither spot, on-demand nor a quota code")
+        for code in codes:
+            fake_aws.default_environment.quotas.pop(code, None)
+            if vcpus is not None:
+                fake_aws.default_environment.quotas[code] = int(vcpus)
     return DONE
 
 
@@ -212,11 +216,10 @@ def list_keys(fake_aws: FakeAws, body: Body) -> Any:
 
 def withhold_addresses(fake_aws: FakeAws, body: Body) -> Any:
     """Limit the free addresses of a subnet; None removes the limit."""
-    with fake_aws.default_environment.lock:
-        address_pool = fake_aws.default_environment.network.address_pool(body["subnet_id"])
-        address_pool.withheld = 0
-        if body["free"] is not None:
-            address_pool.withheld = max(0, address_pool.free_count() - int(body["free"]))
+    address_pool = fake_aws.default_environment.network.address_pool(body["subnet_id"])
+    address_pool.withheld = 0
+    if body["free"] is not None:
+        address_pool.withheld = max(0, address_pool.free_count() - int(body["free"]))
     return DONE
 
 

@@ -1,6 +1,7 @@
 """The control API: call counters, the list of instances for tests and simulators, reset, and stored state."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,22 @@ def test_changes_since_a_revision_include_removed_instances(kit: FakeAwsClient) 
     later = kit.control.list_instances(after=changed["revision"])
     assert later["gone"] == [first]
     assert [one["id"] for one in later["instances"]] == [second]
+
+
+def test_error_of_a_route_is_a_response(kit: FakeAwsClient) -> None:
+    (one,) = kit.launch_instances()
+    with pytest.raises(ControlError, match="OverflowError"):
+        kit.control.backdate(one, 1e300)
+    assert kit.control.list_instances()["alive"] == 1
+
+
+def test_fleets_are_listed_while_others_are_launched(kit: FakeAwsClient) -> None:
+    kit.create_template()
+    with ThreadPoolExecutor() as threads:
+        launches = [threads.submit(kit.launch_instances) for _ in range(20)]
+        while not all(one.done() for one in launches):
+            kit.control.list_fleets()
+    assert len(kit.control.list_fleets()) == len([one.result() for one in launches])
 
 
 def test_wait_for_changes_returns_with_the_change(kit: FakeAwsClient) -> None:
