@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -17,6 +18,7 @@ from tenure.sandbox.aws.admin.client import AwsControl
 from tenure.sandbox.aws.iam.credentials import WORKER_KEY
 from tests.support.paths import ROOT
 
+FAMILIES = frozenset({"c5", "c6g", "g5", "g5g", "inf2", "m5", "m5d", "m6g", "m6i", "p5", "t3", "trn1"})
 POLICIES = sorted((ROOT / "deploy" / "iam").glob("*.json"))
 
 
@@ -46,12 +48,19 @@ def control(endpoint: str) -> Iterator[AwsControl]:
 
 
 @pytest.fixture(scope="session")
-async def region(endpoint: str) -> Region:
+async def whole_region(endpoint: str) -> Region:
     """Instance types and prices never change, so they are read once."""
     one = adapters(endpoint)
     found = await one.offerings.region()
     one.close()
     return found
+
+
+@pytest.fixture(scope="session")
+def region(whole_region: Region) -> Region:
+    """Some families of the region, because each test resolves all types again."""
+    types = {name: info for name, info in whole_region.types.items() if name.partition(".")[0] in FAMILIES}
+    return replace(whole_region, types=types)
 
 
 @pytest.fixture(scope="session")

@@ -121,14 +121,14 @@ async def test_ami_08_current_image_is_preferred_to_deprecated_one(cloud: AwsAda
     ],
 )
 async def test_ami_09_latest_alias_follows_a_new_release(
-    endpoint: str, cloud: AwsAdapters, control: AwsControl, alias: str, family: str, kinds: int
+    endpoint: str, cloud: AwsAdapters, control: AwsControl, region: Region, alias: str, family: str, kinds: int
 ) -> None:
     before = await resolve_image_ids(cloud, selecting_nodeclass({"alias": alias}))
     assert len(before) == kinds
     control.release_images(
         family, "2031.01.01" if family == "windows" else "99.0.0" if family != "al2023" else "20310101"
     )
-    later = adapters(endpoint)
+    later = adapters(endpoint, region)
     after = await resolve_image_ids(later, selecting_nodeclass({"alias": alias}))
     assert len(after) == kinds
     assert set(after).isdisjoint(before)

@@ -8,6 +8,7 @@ import pytest
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.aws.adapters import AwsAdapters
+from tenure.aws.instancetype.resolver import Region
 from tenure.model.rollout import ImagePin, ami_selector_digest
 from tenure.sandbox.aws.admin.client import AwsControl
 from tests.adapters.aws.conftest import adapters
@@ -99,7 +100,10 @@ async def test_prices_are_estimated_when_they_cannot_be_read(endpoint: str, cont
     cloud.close()
 
 
-async def test_catalogue_has_every_type_of_every_class(cloud: AwsAdapters, control: AwsControl) -> None:
+async def test_catalogue_has_every_type_of_every_class(
+    endpoint: str, control: AwsControl, whole_region: Region
+) -> None:
+    cloud = adapters(endpoint, whole_region)
     one = await resolve_nodeclass(cloud)
     found = await cloud.offerings.catalogue([one])
     types = {each.name: each for each in found.by_node_class["default"]}
@@ -110,6 +114,7 @@ async def test_catalogue_has_every_type_of_every_class(cloud: AwsAdapters, contr
     control.clear_counters()
     assert (await cloud.offerings.catalogue([one])).by_node_class["default"] == found.by_node_class["default"]
     assert control.get_counters() == {}
+    cloud.close()
 
 
 @pytest.mark.parametrize(("alias", "count"), [("bottlerocket@latest", 5), ("al2023@latest", 5)])
