@@ -293,8 +293,8 @@ STARTUP_DURATION = _histogram(
 )
 WORKFLOWS_MISSING = _counter(
     "tenure_workflows_missing_total",
-    "workflow_type",
-    "long-lived workflows that were found not running, and started again; counted at each check until they run",
+    "workflow",
+    "long-lived workflows by type that were found not running, and started again; counted at each check until they run",
 )
 
 METRICS: Final = tuple(

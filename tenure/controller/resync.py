@@ -102,13 +102,13 @@ class MissingWorkflowCounter:
     def __init__(self, meter: Meter, began: datetime) -> None:
         self._counter, self._began = WORKFLOWS_MISSING.bind(meter), began
         for workflow_type in ("NodeClaim", "NodePool", "EC2NodeClass"):
-            self._counter.record(0, workflow_type=workflow_type)
+            self._counter.record(0, workflow=workflow_type)
 
     def record(self, missing: Mapping[str, int], now: datetime) -> None:
         """`missing`: numbers by workflow type."""
         if now - self._began > _START_PERIOD:
             for workflow_type, number in missing.items():
-                self._counter.record(number, workflow_type=workflow_type)
+                self._counter.record(number, workflow=workflow_type)
 
 
 def expected_coordinators(cluster: str, cache: ClusterCache) -> dict[str, tuple[CoordinatorKind, str]]:

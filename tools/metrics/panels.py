@@ -238,8 +238,8 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "In 10 minutes, by type. Workers start them again. Runbook: docs/operating/runbooks/alerts.md.",
                 (
                     (
-                        "sum by (workflow_type) (increase(tenure_workflows_missing_total[10m]))",
-                        "{{workflow_type}}",
+                        "sum by (workflow) (increase(tenure_workflows_missing_total[10m]))",
+                        "{{workflow}}",
                     ),
                 ),
             ),

@@ -161,14 +161,14 @@ async def restart_missing_singletons(
     """Until cancelled: start each singleton again that a person terminated. The check costs no Temporal action."""
     singletons = list_singletons(cluster)
     for workflow_type in singletons.values():
-        missing_workflows.record(0, workflow_type=workflow_type)
+        missing_workflows.record(0, workflow=workflow_type)
     while True:
         await asyncio.sleep(every.total_seconds())
         try:
             missing = [one for one in singletons if not await is_open(temporal, one)]
             if missing:
                 for one in missing:
-                    missing_workflows.record(workflow_type=singletons[one])
+                    missing_workflows.record(workflow=singletons[one])
                 await start_singletons(temporal, cluster, window, events=events, only=missing)
                 log.warning("started missing workflows", workflows=missing)
         except RPCError as error:
