@@ -174,7 +174,7 @@ class NodeClaimWorkflow(Pausable, EventApprovals, IgnoresCancellation):
 
     def _is_newly_unready(self, observed: ObservedNodeClaim) -> bool:
         state = self._nodeclaim_context.state
-        is_unready = state.phase is Phase.READY and bool(observed.node_name) and not observed.node_ready
+        is_unready = bool(observed.node_name) and not observed.node_ready
         return is_unready and (state.unready_since is None or state.is_newly_unready)
 
     def _is_newer(self, observed: ObservedNodeClaim) -> bool:

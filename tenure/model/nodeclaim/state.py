@@ -95,7 +95,7 @@ class NodeClaimState(Message):
     observed: ObservedNodeClaim = ObservedNodeClaim()
     unready_since: datetime | None = None
     is_newly_unready: bool = False
-    """The instance was not checked since the ready Node became NotReady."""
+    """The instance was not checked since the Node became NotReady."""
     instance_checks: int = 0
     """Number of consecutive checks that found its instance running while the Node was missing or NotReady."""
     instance_status: InstanceStatus = InstanceStatus()

@@ -106,6 +106,16 @@ async def test_not_ready_node_without_instance_is_deleted(fake: WorkerHarness) -
     assert outcome.reason == "GarbageCollected" and fake.claims.found == {} and fake.nodes.found == {}
 
 
+async def test_node_that_becomes_not_ready_during_its_initialization_is_newly_unready(fake: WorkerHarness) -> None:
+    """The observation may arrive before the phase Ready begins, which checks the instance."""
+    handle = await registered_nodeclaim(fake)
+    await fake.signal_observed(handle, **{**BUSY, "node_ready": False})
+    state = await query_state(handle)
+    assert state.phase is Phase.INITIALIZATION and state.is_newly_unready
+    await fake.signal_observed(handle, **BUSY)
+    assert not (await query_state(handle)).is_newly_unready
+
+
 async def test_instance_of_not_ready_node_is_checked_with_backoff(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await fake.signal_observed(handle, **{**BUSY, "node_ready": False})
