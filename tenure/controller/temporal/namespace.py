@@ -124,9 +124,13 @@ _FORMER_TASKS: Final = (
 
 async def remove_schedules(temporal: Client, cluster: str) -> None:
     """Delete the Schedules of garbage collection that earlier versions created, and terminate their runs, which this
-    version cannot continue. Raises RPCError."""
+    version cannot continue. An error is logged, and the next start of a worker tries again."""
     folders = (ids.garbage_collection(cluster), f"{cluster}/upkeep")
-    await asyncio.gather(*(_remove_schedule(temporal, f"{one}/{task}") for one in folders for task in _FORMER_TASKS))
+    schedule_ids = [f"{folder}/{task}" for folder in folders for task in _FORMER_TASKS]
+    try:
+        await asyncio.gather(*(_remove_schedule(temporal, one) for one in schedule_ids))
+    except RPCError as error:
+        log.warning("schedules of an earlier version were not removed", error=error.message, schedules=schedule_ids)
 
 
 async def _remove_schedule(temporal: Client, schedule_id: str) -> None:
