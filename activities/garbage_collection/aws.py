@@ -3,6 +3,7 @@
 A launch recreates templates and profiles that it needs, so a wrong deletion costs only a call.
 """
 
+import asyncio
 import random
 import time
 from collections.abc import Sequence, Set
@@ -37,6 +38,7 @@ TEMPLATE_TAG = "aws:ec2launchtemplate:id"
 """EC2 sets this tag on every instance that is launched from a template."""
 MAX_RUN_SECONDS = 100.0
 """After this time, the next run tags the other instances. All tasks of a sweep wait for the slowest."""
+CONCURRENT_TAGGINGS = 8
 MAX_CONSECUTIVE_DENIALS = 5
 """After this many consecutive denials, the worker probably lacks the permission, so the run ends."""
 
@@ -133,7 +135,7 @@ class AwsCollector:
         return stats.build_result()
 
     async def tag_instances(self, request: GarbageCollectionRequest) -> GarbageCollectionResult:
-        """Instances are tagged one after the other, so that hundreds of them delay no launch.
+        """Few instances are tagged at the same time, so that hundreds of them delay no launch.
 
         The order is random, so that an instance whose tagging is denied does not block the others.
         """
@@ -141,20 +143,30 @@ class AwsCollector:
         untagged = decide_untagged(await self._lists.claims.read_cached())
         random.shuffle(untagged)
         stats.examined = len(untagged)
-        until, consecutive_denials = time.monotonic() + MAX_RUN_SECONDS, 0
-        for claim in untagged:
-            if time.monotonic() > until or consecutive_denials >= MAX_CONSECUTIVE_DENIALS:
-                break
-            try:
-                await self._tag_instance(claim, request.cluster, stats)
-                consecutive_denials = 0
-            except UNREADABLE as error:
-                consecutive_denials = consecutive_denials + 1 if isinstance(error, Forbidden) else 0
-                reason = describe_error(error)
-                stats.record_failed("tags", claim.instance_id, reason)
-                message = f"instance {claim.instance_id} could not be tagged: {reason}"
-                await publish_event_on(self._events, "NodeClaim", claim, "TaggingFailed", message)
+        until, remaining, consecutive_denials = time.monotonic() + MAX_RUN_SECONDS, iter(untagged), 0
+
+        async def tag_remaining() -> None:
+            nonlocal consecutive_denials
+            for claim in remaining:
+                if time.monotonic() > until or consecutive_denials >= MAX_CONSECUTIVE_DENIALS:
+                    return
+                is_denied = await self._try_tagging(claim, request.cluster, stats)
+                consecutive_denials = consecutive_denials + 1 if is_denied else 0
+
+        await asyncio.gather(*(tag_remaining() for _ in range(CONCURRENT_TAGGINGS)))
         return stats.build_result()
+
+    async def _try_tagging(self, claim: InventoryNodeClaim, cluster: str, stats: CollectionStats) -> bool:
+        """Whether EC2 denied it. A fault is recorded and published."""
+        try:
+            await self._tag_instance(claim, cluster, stats)
+        except UNREADABLE as error:
+            reason = describe_error(error)
+            stats.record_failed("tags", claim.instance_id, reason)
+            message = f"instance {claim.instance_id} could not be tagged: {reason}"
+            await publish_event_on(self._events, "NodeClaim", claim, "TaggingFailed", message)
+            return isinstance(error, Forbidden)
+        return False
 
     async def _tag_instance(self, claim: InventoryNodeClaim, cluster: str, stats: CollectionStats) -> None:
         """Add only missing tags, since users may have set others. An annotation of the NodeClaim records the

@@ -22,7 +22,7 @@ _RATES: Final[dict[str, Rate]] = {
     "create_fleet": Rate(5, 1),
     "run_instances": Rate(2, 5),
     "terminate_instances": Rate(5, 5),
-    "create_tags": Rate(1, 10),
+    "create_tags": Rate(8, 20),
     "get_parameter": Rate(20, 40),
     "get_products": Rate(10, 20),
     "receive_message": Rate(300, 300),

@@ -2,12 +2,15 @@
 
 import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from activities.garbage_collection.aws import CONCURRENT_TAGGINGS
 from tenure.apis import labels
 from tenure.model.errors import Forbidden, TryLater
 from tenure.model.garbage_collection import InventoryInstanceProfile, InventoryLaunchTemplate
@@ -257,6 +260,23 @@ async def test_repeated_tagging_failures_stop_the_run(cluster: FakeCluster) -> N
         cluster.add_nodeclaim(f"c{number}", cluster.add_instance(f"i-{number}"), node=f"node-{number}")
     cluster.orphaned_resources.faults["tag_instance"] = [Forbidden("not allowed")] * 50
     assert (await run_collection(cluster.aws.tag_instances)).failed == 5
+
+
+async def test_few_instances_are_tagged_at_the_same_time(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(50):
+        cluster.add_nodeclaim(f"c{number}", cluster.add_instance(f"i-{number}"), node=f"node-{number}")
+    running = most = 0
+
+    async def tag_instance(instance_id: str, tags: Mapping[str, str]) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+
+    monkeypatch.setattr(cluster.orphaned_resources, "tag_instance", tag_instance)
+    assert (await run_collection(cluster.aws.tag_instances)).collected == 50
+    assert most == CONCURRENT_TAGGINGS
 
 
 async def test_unreadable_nodeclaim_does_not_block_tagging(cluster: FakeCluster) -> None:
