@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from tenure.apis.labels import ZONE
+from tenure.apis.labels import NOT_READY_TAINT_KEY, UNREACHABLE_TAINT_KEY, ZONE
 from tenure.kube.adapters.pods import KubePods
 from tenure.kube.client.client import MERGE_PATCH
 from tenure.kube.facts.pods import pod_fact
@@ -39,6 +39,7 @@ from tests.support.product.eventually import wait_until
 SCHEDULER: Final = "kube-scheduler"
 QUIET_SECONDS: Final = 12.0
 """Seconds without a new binding after which kube-scheduler has tried all pods; its backoff ends at ten."""
+NOT_READY_TAINTS: Final = frozenset({NOT_READY_TAINT_KEY, UNREACHABLE_TAINT_KEY})
 _POLL_SECONDS: Final = 0.3
 _UNBOUND: Final = "?fieldSelector=spec.nodeName%3D"
 _PATHS: Final[Mapping[str, str]] = {
@@ -113,7 +114,7 @@ class PlannedNodes:
         """Wait until new nodes have lost their taint not-ready, and reserved volumes are bound."""
 
         async def assert_settled() -> None:
-            assert all(map(_is_ready, await self._items("Node")))
+            assert await self._are_nodes_ready()
             assert all(map(_has_volume, await self._items("PersistentVolumeClaim")))
 
         await wait_until(assert_settled)
@@ -138,7 +139,11 @@ class PlannedNodes:
             waiting = [one for one in unbound if (plan := by_cluster.get(_cluster_of(one))) and plan.is_expected(one)]
             if len(waiting) != last:
                 last, since = len(waiting), clock()
-            if not waiting or (all(map(scheduler_message, waiting)) and clock() - since > QUIET_SECONDS):
+            if not waiting:
+                break
+            if not await self._are_nodes_ready():
+                since = clock()
+            if all(map(scheduler_message, waiting)) and clock() - since > QUIET_SECONDS:
                 break
             await self._provision_volumes()
             await self._nominate(plans, unbound)
@@ -166,9 +171,14 @@ class PlannedNodes:
 
         async def assert_attempted() -> None:
             await self._provision_volumes()
+            assert await self._are_nodes_ready()
             assert all(scheduler_message(one) for one in await self._items("Pod", _UNBOUND) if concerns(one))
 
         await wait_until(assert_attempted)
+
+    async def _are_nodes_ready(self) -> bool:
+        """False also while a busy machine delays the leases of nodes, so that they have taints."""
+        return all(map(_is_ready, await self._items("Node")))
 
     async def _pods_by_cluster(self) -> dict[str, dict[str, Object]]:
         """Pods by name, by cluster."""
@@ -224,7 +234,7 @@ def _cluster_of(pod: Object) -> str:
 
 
 def _is_ready(node: Object) -> bool:
-    return not any(one["key"] == "node.kubernetes.io/not-ready" for one in node["spec"].get("taints") or ())
+    return not any(one["key"] in NOT_READY_TAINTS for one in node["spec"].get("taints") or ())
 
 
 def _has_volume(claim: Object) -> bool:
