@@ -58,6 +58,7 @@ async def test_instance_with_a_lost_launch_response_is_not_collected(own_product
     """EC2 launched the instances, but every response is lost. Their NodeClaims still wait for them, whatever their
     age.
     """
+    await own_product.ensure_worker()
     async with own_product.scope("garbage") as scope:
         fault = scope.inject_aws_fault("answer-lost", "CreateFleet")
         await scope.create_deployment(2)
