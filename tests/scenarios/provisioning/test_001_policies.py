@@ -143,7 +143,7 @@ async def test_conflicting_policies_report_each_other(product: InstalledProduct)
 @pytest.mark.exact_counters
 async def test_startup_durations_are_measured_and_the_slowest_node_is_found(product: InstalledProduct) -> None:
     async with product.scope("001-j") as scope:
-        await scope.inject_node_fault(SlowReady(seconds=25.0), count=1)
+        await scope.inject_node_fault(SlowReady(seconds=40.0), count=1)
         await scope.run_pods(20)
         for phase in ("Launch", "Registration", "Initialization"):
             await wait_until(partial(_assert_measured, scope, phase, 20))
