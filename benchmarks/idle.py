@@ -26,6 +26,7 @@ from tenure.cli.exit_codes import exit_process
 from tenure.cli.sandbox.environment import SandboxSession
 from tenure.cli.sandbox.probes import calls_since
 from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_POOLS
+from tenure.model.garbage_collection import TaskSelection
 from tenure.model.nodeclaim.history import Phase
 from tenure.sandbox.environment import Sandbox
 from workflows import ids
@@ -93,7 +94,7 @@ async def _run(nodes: int, pods: int, minutes: float, calm: float, untagged: boo
     async with SandboxSession(sandbox, deployment=DEPLOYMENT) as session:
         if untagged:
             await session.temporal.get_workflow_handle(ids.garbage_collection(sandbox.plan.cluster_name)).signal(
-                "pause_task", "tags"
+                "pause_task", TaskSelection(task="tags")
             )
         await _create_nodes(session, nodes, pods)
         print(f"calm for {calm:.0f} s ...", file=sys.stderr, flush=True)

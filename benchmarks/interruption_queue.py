@@ -30,6 +30,7 @@ from tenure.cli.demo.script import NAME
 from tenure.cli.exit_codes import exit_process
 from tenure.cli.nodes.events import NodeEventReader
 from tenure.cli.sandbox.environment import SandboxSession
+from tenure.model.garbage_collection import TaskSelection
 from tenure.sandbox.aws.admin.client import AwsControl
 from tenure.sandbox.environment import Sandbox
 from workflows import ids
@@ -92,7 +93,7 @@ async def _run(sandbox: Sandbox, nodes: int, messages: int, distinct: int, kill:
     queue = {"INTERRUPTION_QUEUE": sandbox.plan.cluster_name}
     async with SandboxSession(sandbox, deployment=DEPLOYMENT, settings=queue) as session:
         collector = session.temporal.get_workflow_handle(ids.garbage_collection(sandbox.plan.cluster_name))
-        await collector.signal("pause_task", "tags")
+        await collector.signal("pause_task", TaskSelection(task="tags"))
         await create_nodes(session, nodes)
         await session.kube.apply(POLICY)
         await asyncio.sleep(CALM)

@@ -26,6 +26,7 @@ from tenure.cli.exit_codes import exit_process
 from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.cli.sandbox.environment import SandboxSession
 from tenure.kube.client.resources import NODE_CLAIMS, NODES
+from tenure.model.garbage_collection import TaskSelection
 from tenure.sandbox.environment import Sandbox
 from workflows import ids
 
@@ -74,7 +75,7 @@ def recovery(
 async def _run(sandbox: Sandbox, nodes: int, restarts: int) -> list[Recovery]:
     async with SandboxSession(sandbox, deployment=DEPLOYMENT, through_proxy=True) as session:
         collector = session.temporal.get_workflow_handle(ids.garbage_collection(sandbox.plan.cluster_name))
-        await collector.signal("pause_task", "tags")
+        await collector.signal("pause_task", TaskSelection(task="tags"))
         await create_nodes(session, nodes)
         await asyncio.sleep(CALM)
         found = []

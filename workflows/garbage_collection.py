@@ -20,6 +20,7 @@ from tenure.model.garbage_collection import (
     GarbageCollectorState,
     SweepRequest,
     SweepResult,
+    TaskSelection,
     TaskState,
 )
 from workflows import current_details
@@ -77,26 +78,27 @@ class GarbageCollectorWorkflow(IgnoresCancellation):
             await self._run_tasks(due)
         workflow.continue_as_new(self._state)
 
-    @workflow.update(description='Run a task now, also if it is paused: "instances"')
-    async def run_task(self, task: str) -> GarbageCollectionResult:
+    @workflow.update(description='Run a task now, also if it is paused: {"task": "instances"}')
+    async def run_task(self, request: TaskSelection) -> GarbageCollectionResult:
         """A run that is already running does not count."""
+        task = request.task
         earlier_runs = self._task_state(task).runs + (task in self._running)
         self._requested.add(task)
         await workflow.wait_condition(lambda: self._task_state(task).runs > earlier_runs)
         return self._task_state(task).result
 
     @run_task.validator
-    def _validate_run_task(self, task: str) -> None:
-        if task not in TASKS:
-            raise ValueError(f"task: unknown task {task!r}, expected one of {', '.join(TASKS)}, e.g. instances")
+    def _validate_run_task(self, request: TaskSelection) -> None:
+        if request.task not in TASKS:
+            raise ValueError(f"task: unknown task {request.task!r}, expected one of {', '.join(TASKS)}, e.g. instances")
 
-    @workflow.signal(description='Run a task only on request, until resume_task: "instances"')
-    def pause_task(self, task: str) -> None:
-        self._update_tasks({task: {"paused": True}})
+    @workflow.signal(description='Run a task only on request, until resume_task: {"task": "instances"}')
+    def pause_task(self, request: TaskSelection) -> None:
+        self._update_tasks({request.task: {"paused": True}})
 
-    @workflow.signal(description='Run a paused task again at its interval: "instances"')
-    def resume_task(self, task: str) -> None:
-        self._update_tasks({task: {"paused": False}})
+    @workflow.signal(description='Run a paused task again at its interval: {"task": "instances"}')
+    def resume_task(self, request: TaskSelection) -> None:
+        self._update_tasks({request.task: {"paused": False}})
 
     @workflow.query(description="The complete state of the workflow")
     def state(self) -> GarbageCollectorState:

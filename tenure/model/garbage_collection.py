@@ -30,6 +30,10 @@ class GarbageCollectionResult(Message):
     fault: str = ""
 
 
+class TaskSelection(Message):
+    task: str
+
+
 class SweepRequest(Message):
     """The tasks that are due."""
 

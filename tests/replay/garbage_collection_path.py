@@ -6,7 +6,7 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 
 from tenure.model.errors import BadInput
-from tenure.model.garbage_collection import GarbageCollectorState
+from tenure.model.garbage_collection import GarbageCollectorState, TaskSelection
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import has_continued_as_new, wait_until_skipping_time
 from workflows import ids
@@ -22,10 +22,10 @@ async def garbage_collector_sweeps(fake: WorkerHarness) -> dict[str, WorkflowHan
         id=ids.garbage_collection(fake.cluster),
         task_queue=ids.task_queue(fake.cluster),
     )
-    await first.execute_update("run_task", "tags")
-    await first.signal(GarbageCollectorWorkflow.pause_task, "leases")
+    await first.execute_update("run_task", TaskSelection(task="tags"))
+    await first.signal(GarbageCollectorWorkflow.pause_task, TaskSelection(task="leases"))
     await fake.sleep(minutes=4)
-    await first.signal(GarbageCollectorWorkflow.resume_task, "leases")
+    await first.signal(GarbageCollectorWorkflow.resume_task, TaskSelection(task="leases"))
     await wait_until_skipping_time(fake, partial(has_continued_as_new, fake.client, first), minutes=4)
     second = fake.client.get_workflow_handle(first.id)
     await fake.sleep(minutes=4)

@@ -12,7 +12,7 @@ from temporalio.client import WorkflowHandle
 
 from activities.garbage_collection.base import CACHE_SECONDS
 from tenure.apis import labels
-from tenure.model.garbage_collection import GarbageCollectionResult
+from tenure.model.garbage_collection import GarbageCollectionResult, TaskSelection
 from tests.support.product.eventually import wait_until
 from tests.support.product.product import InstalledProduct
 from workflows import ids
@@ -22,7 +22,9 @@ from workflows.garbage_collection import GarbageCollectorWorkflow
 async def collect_garbage(product: InstalledProduct, task: str) -> GarbageCollectionResult:
     """Run this task. Returns its result, which must have no fault."""
     result: GarbageCollectionResult = await wait_until(
-        lambda: collector(product).execute_update("run_task", task, result_type=GarbageCollectionResult)
+        lambda: collector(product).execute_update(
+            "run_task", TaskSelection(task=task), result_type=GarbageCollectionResult
+        )
     )
     assert (result.task, result.fault) == (task, ""), result
     return result
@@ -42,11 +44,11 @@ async def collect_garbage_with_fresh_lists(product: InstalledProduct, task: str)
 @asynccontextmanager
 async def paused_task(product: InstalledProduct, task: str) -> AsyncIterator[None]:
     """Inside the block, this task runs only when a test requests it."""
-    await collector(product).signal(GarbageCollectorWorkflow.pause_task, task)
+    await collector(product).signal(GarbageCollectorWorkflow.pause_task, TaskSelection(task=task))
     try:
         yield
     finally:
-        await collector(product).signal(GarbageCollectorWorkflow.resume_task, task)
+        await collector(product).signal(GarbageCollectorWorkflow.resume_task, TaskSelection(task=task))
 
 
 class ExternalAws:

@@ -10,7 +10,7 @@ from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
 import workflows.activity_options
 from activities.garbage_collection.collector import GarbageCollector
 from tenure.model.errors import Forbidden
-from tenure.model.garbage_collection import GarbageCollectionResult, GarbageCollectorState, TaskState
+from tenure.model.garbage_collection import GarbageCollectionResult, GarbageCollectorState, TaskSelection, TaskState
 from tests.support.fakes.ports import FakePorts
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import has_continued_as_new, wait_until
@@ -60,7 +60,7 @@ async def sleep_until_runs(fake: WorkerHarness, handle: Collector, task: str, ru
 
 async def pause_task(handle: Collector, task: str) -> None:
     """Returns when the workflow waits again, since the server may skip time before it handles the signal."""
-    await handle.signal(GarbageCollectorWorkflow.pause_task, task)
+    await handle.signal(GarbageCollectorWorkflow.pause_task, TaskSelection(task=task))
 
     async def is_paused() -> bool:
         return (await query_tasks(handle))[task].paused
@@ -69,7 +69,9 @@ async def pause_task(handle: Collector, task: str) -> None:
 
 
 async def run_task(handle: Collector, task: str) -> GarbageCollectionResult:
-    result: GarbageCollectionResult = await handle.execute_update("run_task", task, result_type=GarbageCollectionResult)
+    result: GarbageCollectionResult = await handle.execute_update(
+        "run_task", TaskSelection(task=task), result_type=GarbageCollectionResult
+    )
     return result
 
 
@@ -156,7 +158,7 @@ async def test_paused_task_runs_only_on_request(fake: WorkerHarness) -> None:
     assert (tasks["leases"].runs, tasks["leases"].paused) == (1, True)
     assert (await run_task(handle, "leases")).collected == 1
     fake.inventory.lease("another")
-    await handle.signal(GarbageCollectorWorkflow.resume_task, "leases")
+    await handle.signal(GarbageCollectorWorkflow.resume_task, TaskSelection(task="leases"))
     await sleep_until_runs(fake, handle, "leases", 3, minutes=6)
     assert fake.inventory.known_leases == {}
 

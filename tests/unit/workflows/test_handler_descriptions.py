@@ -34,8 +34,10 @@ def test_operator_signals_differ_from_worker_signals_by_description() -> None:
         "reject_event",
         "cancel",
         "pause_disruption",
+        "pause_task",
         "reject_rollout",
         "resume_disruption",
+        "resume_task",
     }
 
 
