@@ -19,17 +19,15 @@ import typer
 
 from benchmarks.harness import Usage, benchmark_app, in_sandbox, run
 from benchmarks.report import describe_machine
-from benchmarks.scale import DEPLOYMENT, node_pool, pods_wait, process_usage, sandbox_plan
+from benchmarks.scale import DEPLOYMENT, node_pool, pause_tagging, pods_wait, process_usage, sandbox_plan
 from tenure.apis import labels
 from tenure.cli.demo.script import MANIFESTS_FOLDER, NAME
 from tenure.cli.exit_codes import exit_process
 from tenure.cli.sandbox.environment import SandboxSession
 from tenure.cli.sandbox.probes import calls_since
 from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_POOLS
-from tenure.model.garbage_collection import TaskSelection
 from tenure.model.nodeclaim.history import Phase
 from tenure.sandbox.environment import Sandbox
-from workflows import ids
 
 TYPE: Final = "m6i.large"
 """Two CPUs. The pods of a node leave less than the request of one more pod."""
@@ -93,9 +91,7 @@ def idle(
 async def _run(nodes: int, pods: int, minutes: float, calm: float, untagged: bool, sandbox: Sandbox) -> Idle:
     async with SandboxSession(sandbox, deployment=DEPLOYMENT) as session:
         if untagged:
-            await session.temporal.get_workflow_handle(ids.garbage_collection(sandbox.plan.cluster_name)).signal(
-                "pause_task", TaskSelection(task="tags")
-            )
+            await pause_tagging(session)
         await _create_nodes(session, nodes, pods)
         print(f"calm for {calm:.0f} s ...", file=sys.stderr, flush=True)
         await asyncio.sleep(calm)

@@ -25,15 +25,13 @@ import typer
 
 from benchmarks.harness import benchmark_app, in_sandbox, run
 from benchmarks.report import describe_machine
-from benchmarks.scale import DEPLOYMENT, create_nodes, sandbox_plan
+from benchmarks.scale import DEPLOYMENT, create_nodes, pause_tagging, sandbox_plan
 from tenure.cli.demo.script import NAME
 from tenure.cli.exit_codes import exit_process
 from tenure.cli.nodes.events import NodeEventReader
 from tenure.cli.sandbox.environment import SandboxSession
-from tenure.model.garbage_collection import TaskSelection
 from tenure.sandbox.aws.admin.client import AwsControl
 from tenure.sandbox.environment import Sandbox
-from workflows import ids
 
 Json = dict[str, Any]
 CALM: Final = 15.0
@@ -92,8 +90,7 @@ def flood(
 async def _run(sandbox: Sandbox, nodes: int, messages: int, distinct: int, kill: bool) -> Flood:
     queue = {"INTERRUPTION_QUEUE": sandbox.plan.cluster_name}
     async with SandboxSession(sandbox, deployment=DEPLOYMENT, settings=queue) as session:
-        collector = session.temporal.get_workflow_handle(ids.garbage_collection(sandbox.plan.cluster_name))
-        await collector.signal("pause_task", TaskSelection(task="tags"))
+        await pause_tagging(session)
         await create_nodes(session, nodes)
         await session.kube.apply(POLICY)
         await asyncio.sleep(CALM)

@@ -21,14 +21,12 @@ import typer
 
 from benchmarks.harness import benchmark_app, in_sandbox, run
 from benchmarks.report import describe_machine
-from benchmarks.scale import DEPLOYMENT, create_nodes, pods_wait, sandbox_plan
+from benchmarks.scale import DEPLOYMENT, create_nodes, pause_tagging, pods_wait, sandbox_plan
 from tenure.cli.exit_codes import exit_process
 from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.cli.sandbox.environment import SandboxSession
 from tenure.kube.client.resources import NODE_CLAIMS, NODES
-from tenure.model.garbage_collection import TaskSelection
 from tenure.sandbox.environment import Sandbox
-from workflows import ids
 
 CALM = 15.0
 QUIET = 60.0
@@ -74,8 +72,7 @@ def recovery(
 
 async def _run(sandbox: Sandbox, nodes: int, restarts: int) -> list[Recovery]:
     async with SandboxSession(sandbox, deployment=DEPLOYMENT, through_proxy=True) as session:
-        collector = session.temporal.get_workflow_handle(ids.garbage_collection(sandbox.plan.cluster_name))
-        await collector.signal("pause_task", TaskSelection(task="tags"))
+        await pause_tagging(session)
         await create_nodes(session, nodes)
         await asyncio.sleep(CALM)
         found = []

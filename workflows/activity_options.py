@@ -128,7 +128,7 @@ GARBAGE_COLLECTION: ActivityOptions = {
     "heartbeat_timeout": 4 * HEARTBEAT,
     "retry_policy": _retry_policy(2, 2, 30, attempts=5),
 }
-"""The next sweep continues."""
+"""After a failure, the next sweep runs the tasks again."""
 
 
 def is_continue_as_new_due() -> bool:

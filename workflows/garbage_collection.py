@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.garbage_collection.collector import GarbageCollector
+from activities.garbage_collection.collector import FAULT_MAX_CHARS, GarbageCollector
 from tenure.metrics import GARBAGE_COLLECTION_FAULTS
 from tenure.model.garbage_collection import (
     GarbageCollectionRequest,
@@ -164,7 +164,7 @@ class GarbageCollectorWorkflow(IgnoresCancellation):
             )
             results = swept.results
         except ActivityError as error:
-            fault = str(error.cause or error)[:300]
+            fault = str(error.cause or error)[:FAULT_MAX_CHARS]
         found = {one.task: one for one in results}
         return {name: found.get(name) or GarbageCollectionResult(task=name, fault=fault) for name in names}
 

@@ -27,7 +27,7 @@ from tenure.model.garbage_collection import (
 TASK_TIMEOUT_SECONDS: Final = 240.0
 HEARTBEAT_SECONDS: Final = 5.0
 """A sweep of an idle cluster ends before its first heartbeat: each recorded heartbeat costs a Temporal action."""
-_FAULT_MAX_CHARS: Final = 300
+FAULT_MAX_CHARS: Final = 300
 log = structlog.get_logger(__name__)
 
 
@@ -65,7 +65,7 @@ class GarbageCollector:
             fault = _describe_fault(error)
             is_bug = not isinstance(error, (Fault, TimeoutError))
             log.warning("garbage collection task failed", task=request.task, fault=fault, exc_info=is_bug)
-            return GarbageCollectionResult(task=request.task, fault=fault[:_FAULT_MAX_CHARS])
+            return GarbageCollectionResult(task=request.task, fault=fault[:FAULT_MAX_CHARS])
 
 
 def _describe_fault(error: Exception) -> str:

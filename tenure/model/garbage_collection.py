@@ -31,6 +31,8 @@ class GarbageCollectionResult(Message):
 
 
 class TaskSelection(Message):
+    """The task that an operator runs, pauses or resumes."""
+
     task: str
 
 

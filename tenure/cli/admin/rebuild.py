@@ -35,8 +35,8 @@ _AFTER: Final = "Workers continue from here; `tenure doctor` and `tenure stuck` 
 
 @settings_command
 async def rebuild(settings: Settings, dry_run: DryRun = False) -> Result:
-    """Start the workflows that Temporal lacks, from the objects in the cluster. With --dry-run, the exit
-    code is 1 if something is missing.
+    """Start the workflows that Temporal lacks, from the objects in the cluster. With --dry-run, the exit code is
+    1 if something is missing.
 
     Settings come from the environment and flags, as for `tenure worker`.
     """

@@ -32,6 +32,7 @@ from tenure.cli.nodes.workflows import (
 from tenure.cli.output import Result, format_columns
 from tenure.cli.temporal_client import Connection, temporal_command
 from tenure.model.base import format_count, format_number
+from workflows import ids
 
 Names = Annotated[list[str] | None, typer.Argument(help="NodeClaims, Nodes or instances (default: all nodes).")]
 PhaseName = Literal["Launch", "Registration", "Initialization", "Ready", "Drain", "Termination"]
@@ -68,7 +69,8 @@ async def get(
         read(client, cluster, names or (), query, connection.page_url), list_stopped_workflows(client, cluster)
     )
     error = None
-    known = {nodeclaim_name(one.workflow_id) for one in stopped if "/nodeclaim/" in one.workflow_id}
+    nodeclaims = ids.nodeclaims(cluster)
+    known = {nodeclaim_name(one.workflow_id) for one in stopped if one.workflow_id.startswith(nodeclaims)}
     if missing := [name for name in names or () if name not in known and not any(one.is_called(name) for one in found)]:
         error = UsageError(
             f"get {' '.join(missing)}: no running node of this name in cluster {connection.cluster}"

@@ -1,5 +1,6 @@
-"""The NodeClaim workflows of a cluster: running ones by their search attributes, ended ones by their result. Long-lived
-workflows of all types that were terminated.
+"""The NodeClaim workflows of a cluster: running ones by their search attributes, ended ones by their result.
+
+Also the long-lived workflows of all types that were terminated.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from workflows import ids, search_attributes
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """Names of Kubernetes and EC2. No other text may become part of a query."""
 MAX_QUERIES: Final = 50
-"""Maximum number of workflows per call that are queried for state that visibility lacks."""
+"""Number of workflows that are queried at the same time for state that visibility lacks."""
 QUERY_TIMEOUT: Final = timedelta(seconds=2)
 # The names of the workflows that ignore cancellation; importing them takes long.
 LONG_LIVED: Final = (

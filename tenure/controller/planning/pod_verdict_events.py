@@ -37,9 +37,9 @@ class PodVerdictEvents:
 
     async def publish_due(self) -> None:
         """Thousands of pods must not delay other tasks."""
-        due = list[str]()
+        due, now = list[str](), self._now()
         for number, pod in enumerate(tuple(self._cache.pending.values()), start=1):
-            if self._is_due(pod):
+            if self._is_due(pod, now):
                 due.append(pod.uid)
             if len(due) == MAX_PODS:
                 break
@@ -47,12 +47,13 @@ class PodVerdictEvents:
                 await asyncio.sleep(0)
         await self.publish(due)
 
-    def _is_due(self, pod: PodFact) -> bool:
-        now = self._now()
+    def _is_due(self, pod: PodFact, now: datetime) -> bool:
+        if pod.deleting or pod.created + MIN_AGE > now:
+            return False
         code = self._verdicts.code_of(pod, now)
-        needs_attention = not PENDING_PODS[code].clears_by_itself
-        min_age = UNTRIED_LIMIT if code == NOT_TRIED else MIN_AGE
-        return (needs_attention or code == NOT_TRIED) and not pod.deleting and pod.created + min_age <= now
+        if code == NOT_TRIED:
+            return pod.created + UNTRIED_LIMIT <= now
+        return not PENDING_PODS[code].clears_by_itself
 
     async def publish(self, uids: Iterable[str]) -> None:
         """Publish the verdict on each of these pods."""
