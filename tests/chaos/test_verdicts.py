@@ -1,6 +1,12 @@
-"""One verdict per node and pending pod: each output shows the same code and sentence, also after a worker kill."""
+"""One verdict per node and pending pod: each output shows the same code and sentence, also after a worker kill.
+
+The 22 nodes and seven pods have different codes. A table shows how long each verdict took. The rows of the runbook
+`on-call.md` are outputs of these blockages.
+"""
 
 import asyncio
+import json
+import re
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -13,8 +19,8 @@ from tenure.cli.nodes.get import read
 from tenure.cli.nodes.stuck import find_stuck_nodes
 from tenure.cli.nodes.why import PodExplanation, explain_nodes_or_pod, format_explanations, query_disruption_status
 from tenure.kube.client.resources import NODE_CLAIMS, NODES
-from tenure.model.blockers import SLOW, Verdict
-from tenure.policy.lifecycle.verdict import verdict_of
+from tenure.model.blockers import NODEPOOL_NOT_READY, NOT_TRIED, SLOW, Verdict
+from tenure.policy.lifecycle.verdict import NEEDS_ATTENTION_TEXT, verdict_of
 from tenure.sandbox.fault_proxy import ErrorResponse
 from tenure.sandbox.nodes.fault_rules import (
     Deregister,
@@ -24,6 +30,7 @@ from tenure.sandbox.nodes.fault_rules import (
     SlowReady,
 )
 from tests.support.kube.builders import persistent_volume_json, volume_attachment_json
+from tests.support.paths import ROOT
 from tests.support.product.cluster_scope import ClusterScope, conditions_by_type, object_names
 from tests.support.product.drains import (
     annotate_do_not_disrupt,
@@ -33,7 +40,7 @@ from tests.support.product.drains import (
 )
 from tests.support.product.eventually import wait_until
 from tests.support.product.interruption_events import announce_maintenance, instance_id, run_pods_with_rules
-from tests.support.product.objects import Object, lifecycle_policy, pod_spec
+from tests.support.product.objects import Object, lifecycle_policy, node_class, pod_spec
 from tests.support.product.product import DedicatedProduct, InstalledProduct
 from workflows.search_attributes import BLOCKED_BY
 
@@ -43,15 +50,27 @@ TIMEOUTS = {"LAUNCH_TIMEOUT": "30m", "REGISTRATION_TIMEOUT": "30m", "INITIALIZAT
 PAUSE = f"until={datetime.now(UTC) + timedelta(hours=6):%Y-%m-%dT%H:%M:%SZ}, by=ann, reason=a test"
 AGENT = {"key": "example.com/agent", "effect": "NoExecute"}
 Prepare = Callable[[ClusterScope], Awaitable[str]]
+MAX_SECONDS = 10.0
+"""From the visible cause to the last output, on an idle machine."""
+SLOW_MACHINE = 10
+"""Factor by which a busy machine may exceed MAX_SECONDS."""
+ON_CALL = ROOT / "docs/operating/runbooks/on-call.md"
 
 
 @dataclass(frozen=True)
 class Blockage:
-    """`prepare` blocks a node of the scope and returns the name of its NodeClaim. `pool`: settings of the NodePool."""
+    """`prepare` blocks a node of the scope and returns the name of its NodeClaim. `pool`: settings of the NodePool.
+
+    `cause`: the condition of the NodeClaim whose transition shows the cause; without it, the end of `prepare` does.
+    `delay`: documented seconds for which the cause must last. `incident`: for the runbook, with its first command.
+    """
 
     code: str
     prepare: Prepare
     pool: dict[str, Any] = field(default_factory=lambda: {"after": "Never"})
+    cause: str = ""
+    delay: float = 0.0
+    incident: tuple[str, str] | None = None
 
 
 async def fail_launch(scope: ClusterScope) -> str:
@@ -84,6 +103,7 @@ async def duplicate_provider_id(scope: ClusterScope) -> str:
         await scope.apply_manifest(
             {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"providerID": provider_id}}
         )
+    await wait_until(lambda: scope.assert_conditions_mention(name, "MultipleNodesFound"))
     scope.remove_api_fault(registration_fault)
     return name
 
@@ -186,13 +206,14 @@ async def attached_volume(scope: ClusterScope) -> str:
     return str(claim["metadata"]["name"])
 
 
+STUCK, GET, EVENTS = "tenure stuck", "tenure get", "kubectl events"
 BLOCKAGES = (
-    Blockage("LaunchFailed", fail_launch),
-    Blockage("NodeNotJoined", partial(start_with_fault, NeverRegister())),
+    Blockage("LaunchFailed", fail_launch, delay=10, incident=("EC2 rejects a launch", STUCK)),
+    Blockage("NodeNotJoined", partial(start_with_fault, NeverRegister()), cause="Launched", delay=180),
     Blockage("MultipleNodesFound", duplicate_provider_id),
-    Blockage("NodeNotReady", partial(start_with_fault, SlowReady(seconds=3600))),
-    Blockage("StartupTaintsExist", start_pod, {"startup_taints": [AGENT]}),
-    Blockage("ResourceNotRegistered", start_without_device, {"types": ["g4dn.xlarge"]}),
+    Blockage("NodeNotReady", partial(start_with_fault, SlowReady(seconds=3600)), cause="Registered", delay=8),
+    Blockage("StartupTaintsExist", start_pod, {"startup_taints": [AGENT]}, cause="Registered", delay=8),
+    Blockage("ResourceNotRegistered", start_without_device, {"types": ["g4dn.xlarge"]}, cause="Registered", delay=8),
     Blockage("Never", empty_node),
     Blockage("PermitDenied", empty_node, {"after": "1s", "budget": "0"}),
     Blockage("NodeDoNotDisrupt", partial(annotated_node, labels.DO_NOT_DISRUPT, "true"), {"after": "1s"}),
@@ -201,13 +222,17 @@ BLOCKAGES = (
         partial(annotated_node, labels.PAUSE, PAUSE),
         {"after": "1s"},
     ),
-    Blockage("NodeNotFound", partial(node_with_fault, Deregister())),
-    Blockage("InstanceStopped", stopped_instance),
+    Blockage("NodeNotFound", partial(node_with_fault, Deregister()), incident=("a Node disappears", STUCK)),
+    Blockage("InstanceStopped", stopped_instance, delay=5, incident=("an instance is stopped", STUCK)),
     Blockage("ReplacementPending", drifted_node, {"after": "Never", "budget": "0"}),
     Blockage("Unhealthy", unhealthy_node),
     Blockage("InterruptionDeferred", deferred_interruption),
     Blockage("PodDisruptionBudget", drain_without_room),
-    Blockage("PodDisruptionBudgetAllowsNone", lambda scope: drain_with_budgets({"maxUnavailable": 0}, scope=scope)),
+    Blockage(
+        "PodDisruptionBudgetAllowsNone",
+        lambda scope: drain_with_budgets({"maxUnavailable": 0}, scope=scope),
+        incident=("a drain does not end", STUCK),
+    ),
     Blockage(
         "MultiplePodDisruptionBudgets",
         lambda scope: drain_with_budgets({"maxUnavailable": 1}, {"minAvailable": 0}, scope=scope),
@@ -215,7 +240,7 @@ BLOCKAGES = (
     Blockage("PodDoNotDisrupt", partial(drain, annotation="true")),
     Blockage("PodDoNotDisruptUntil", partial(drain, annotation="6h")),
     Blockage("EvictionRefused", refused_eviction),
-    Blockage("VolumesAttached", attached_volume),
+    Blockage("VolumesAttached", attached_volume, incident=("a deleted node stays, without pods", GET)),
 )
 
 
@@ -223,14 +248,97 @@ async def test_every_output_shows_one_verdict_before_and_after_a_worker_kill(pro
     await product.ensure_worker(FEATURE_GATES="NodeRepair=true", INTERRUPTION_QUEUE="demo", **TIMEOUTS)
     async with AsyncExitStack() as stack:
         scopes = [await stack.enter_async_context(product.scope("verdict", **one.pool)) for one in BLOCKAGES]
-        names = await asyncio.gather(
-            *(blockage.prepare(scope) for blockage, scope in zip(BLOCKAGES, scopes, strict=True))
+        prepared = await asyncio.gather(
+            *(_prepare(blockage, scope) for blockage, scope in zip(BLOCKAGES, scopes, strict=True))
         )
+        names = [name for name, _ in prepared]
         before = await assert_consistent(product, scopes, names)
+        rows = list(zip(BLOCKAGES, scopes, prepared, strict=True))
+        assert_prompt(
+            {
+                one.code: (await _seconds_to_verdict(scope, one, name, prepared_at), one.delay)
+                for one, scope, (name, prepared_at) in rows
+            }
+        )
+        incidents = {scope: (one.incident, name) for one, scope, (name, _) in rows if one.incident}
+        await assert_documented(product, incidents)
         await product.kill_worker()
         await product.resume_worker()
         after = await assert_consistent(product, scopes, names)
         assert after == before
+
+
+async def _prepare(blockage: Blockage, scope: ClusterScope) -> tuple[str, datetime]:
+    """The NodeClaim, and when it was blocked."""
+    name = await blockage.prepare(scope)
+    return name, datetime.now(UTC)
+
+
+async def _seconds_to_verdict(scope: ClusterScope, blockage: Blockage, name: str, prepared_at: datetime) -> float:
+    """From the cause to the last of the log, the condition and the event. Objects have times in whole seconds."""
+    conditions = conditions_by_type(await scope.product.kube.request("GET", NODE_CLAIMS.path(name)))
+    caused_at = (
+        datetime.fromisoformat(conditions[blockage.cause]["lastTransitionTime"]) if blockage.cause else prepared_at
+    )
+    times = [
+        datetime.fromisoformat(one["time"])
+        for one in scope.product.log_entries()
+        if one["message"] == "blocked nodeclaim"
+        and one["NodeClaim"]["name"] == name
+        and one["code"] in (blockage.code, SLOW)
+    ][:1]
+    attention = conditions.get(labels.NEEDS_ATTENTION, {})
+    if attention.get("reason") == blockage.code:
+        event = await scope.assert_event(name, "NeedsAttention", attention["message"])
+        times += [datetime.fromisoformat(one) for one in (attention["lastTransitionTime"], event["firstTimestamp"])]
+    return max(0.0, (max(times) - caused_at).total_seconds())
+
+
+def assert_prompt(seconds: dict[str, tuple[float, float]]) -> None:
+    """`seconds`: by code, how long the verdict took, and how long its cause must last."""
+    table = "\n".join(f"{code:32}{took:8.1f}{delay:8.1f}" for code, (took, delay) in seconds.items())
+    print(f"{'code':32}{'seconds':>8}{'delay':>8}\n{table}")
+    late = [code for code, (took, delay) in seconds.items() if took > SLOW_MACHINE * MAX_SECONDS + delay]
+    assert not late, table
+
+
+async def assert_documented(
+    product: DedicatedProduct, incidents: dict[ClusterScope, tuple[tuple[str, str], str]]
+) -> None:
+    """The first command and `tenure why` show the cause and the action in the runbook. `incidents`: the incident and
+    the NodeClaim or pod of each scope."""
+    lists = {command: (await product.run_cli(command.removeprefix("tenure ")))[1] for command in (STUCK, GET)}
+    rows = []
+    for scope, ((incident, first), name) in incidents.items():
+        _, (explained,) = await product.run_cli("why", name)
+        verdict = explained["verdict"]
+        code, action = verdict["code"], verdict["remedy"]
+        cause = verdict["sentence"].removeprefix(f"{NEEDS_ATTENTION_TEXT}: {action}; ")
+        if code == NODEPOOL_NOT_READY:
+            broken = f"EC2NodeClass {BROKEN_CLASS}"
+            (cause,) = [one["blockedBy"] for one in lists[STUCK]["late"] if one["what"] == broken]
+        if first == EVENTS:
+            await scope.assert_event(name.removeprefix("default/"), "FailedScheduling", code, cause)
+        else:
+            assert (code if first == GET else cause) in json.dumps(lists[first], ensure_ascii=False), lists[first]
+        kind = "POD" if name.startswith("default/") else "NODE"
+        shown = _anonymize(cause.removeprefix(f"{code}: "), scope)
+        rows.append(f"| {incident} | `{first}`, `tenure why {kind}` | `{code}`: {shown} | {action} |")
+    page = ON_CALL.read_text()
+    assert all(row in page for row in rows), "\n".join(rows)
+
+
+def _anonymize(text: str, scope: ClusterScope) -> str:
+    """Replace names and times of this run."""
+    patterns = {
+        rf"{scope.name}(-[a-z0-9]+)*": "web",
+        r"ip-[0-9-]+[a-z0-9.-]*": "ip-10-0-1-7",
+        r"\bi-[0-9a-f]+": "i-0abc",
+        r"\d{4}-\d\d-\d\d[T ][\d:+.]+Z?": "TIME",
+    }
+    for pattern, replacement in patterns.items():
+        text = re.sub(pattern, replacement, text)
+    return text
 
 
 async def assert_consistent(product: DedicatedProduct, scopes: list[ClusterScope], names: list[str]) -> list[str]:
@@ -310,19 +418,38 @@ async def _assert_counted(product: DedicatedProduct, code: str) -> None:
 
 @dataclass(frozen=True)
 class PendingPod:
-    """`spec`: of a pod for this NodePool."""
+    """`spec`: of a pod for this NodePool. `delay` and `incident`: as in Blockage."""
 
     code: str
     spec: Callable[[str], Object]
     pool: dict[str, Any] = field(default_factory=dict)
+    delay: float = 0.0
+    incident: tuple[str, str] | None = None
 
 
+BROKEN_CLASS = "broken"
 PENDING_PODS = (
     PendingPod("NoNodePoolFits", lambda pool: {"nodeSelector": {labels.NODEPOOL: pool, labels.ARCH: "arm64"}}),
     PendingPod("NoInstanceTypeFits", lambda pool: pod_spec(pool, cpu="3500m")),
     PendingPod("LimitsExceeded", pod_spec, {"limits": {"cpu": "1"}}),
     PendingPod("SchedulingGated", lambda pool: {"schedulingGates": [{"name": "example.com/queue"}]}),
-    PendingPod("NotTried", lambda pool: {"schedulerName": "absent"}),
+    PendingPod(
+        "NotTried",
+        lambda pool: {"schedulerName": "absent"},
+        delay=60,
+        incident=("another scheduler is silent", EVENTS),
+    ),
+    PendingPod(
+        "NodePoolNotReady",
+        pod_spec,
+        {"of_class": BROKEN_CLASS},
+        incident=("an EC2NodeClass is not ready", STUCK),
+    ),
+    PendingPod(
+        "PodUnplannable",
+        lambda pool: {"resourceClaims": [{"name": "gpu", "resourceClaimName": "absent"}]},
+        incident=("a pod has a field that Tenure does not support", STUCK),
+    ),
 )
 
 
@@ -330,9 +457,26 @@ async def test_pending_pods_have_one_verdict_before_and_after_a_worker_kill(prod
     await product.ensure_worker()
     async with AsyncExitStack() as stack:
         scopes = [await stack.enter_async_context(product.scope("pending", **one.pool)) for one in PENDING_PODS]
+        broken_class = node_class(BROKEN_CLASS)
+        broken_class["spec"]["subnetSelectorTerms"] = [{"tags": {"absent": "true"}}]
+        await scopes[0].apply_manifest(broken_class)
         for one, scope in zip(PENDING_PODS, scopes, strict=True):
             await scope.create_deployment(1, **one.spec(scope.name))
         before = await assert_pending_pods_consistent(scopes)
+        rows = list(zip(PENDING_PODS, scopes, before, strict=True))
+        assert_prompt(
+            {
+                one.code: (await _seconds_to_event(scope, verdict), one.delay)
+                for one, scope, verdict in rows
+                if has_event(verdict)
+            }
+        )
+        incidents = {
+            scope: (one.incident, f"default/{(await single_pod(scope))['metadata']['name']}")
+            for one, scope, _ in rows
+            if one.incident
+        }
+        await assert_documented(product, incidents)
         await product.kill_worker()
         await product.resume_worker()
         assert await assert_pending_pods_consistent(scopes) == before
@@ -360,8 +504,21 @@ async def _assert_one_pod_verdict(scope: ClusterScope, code: str) -> Verdict:
     stuck = await query_disruption_status(product.temporal, product.connection.cluster, pending_pods=True)
     listed = {group.pod: group.verdict for group in stuck.pending_pods}
     assert listed.get(f"default/{name}") == (None if verdict.clears_by_itself else verdict), stuck
-    if not verdict.clears_by_itself:
+    if has_event(verdict):
         await scope.assert_event(name, "FailedScheduling", verdict.message)
     clears_by_itself = str(verdict.clears_by_itself).lower()
     await product.metric_value("tenure_pending_pods", code=code, clears_by_itself=clears_by_itself)
     return verdict
+
+
+def has_event(verdict: Verdict) -> bool:
+    return not verdict.clears_by_itself or verdict.code == NOT_TRIED
+
+
+async def _seconds_to_event(scope: ClusterScope, verdict: Verdict) -> float:
+    """From the pod's creation, or kube-scheduler's first attempt, to the first event with the verdict."""
+    name = (await single_pod(scope))["metadata"]["name"]
+    events = await scope.events_of(name)
+    times = [datetime.fromisoformat(one["firstTimestamp"]) for one in events if one["message"] == verdict.message]
+    assert verdict.since is not None
+    return max(0.0, (min(times) - verdict.since).total_seconds())
