@@ -21,11 +21,13 @@ from temporalio.worker import PollerBehaviorAutoscaling, Worker
 
 import tenure.aws.adapters
 import tenure.kube.adapters.build
-from activities.interruption.activities import InterruptionActivities
+from activities.interruption.instance_status import InstanceStatusReader
 from activities.interruption.metrics import InterruptionMetrics
+from activities.interruption.queue_consumer import QueueConsumer
+from activities.nodeclaim.eviction import EarlyEvictions
 from activities.nodeclaim.hook_client import HttpHookClient
-from activities.planner_host import PlannerHostActivities
 from activities.ports.core import Offerings, Ports
+from activities.ports.interruption import NodeInterruptionNotifier
 from activities.registry import (
     list_activities,
     list_drain_activities,
@@ -40,6 +42,7 @@ from tenure.clock import CLOCK
 from tenure.controller import process
 from tenure.controller import settings as gates
 from tenure.controller.host import ClusterController
+from tenure.controller.interruption.readers import InterruptionReaders
 from tenure.controller.log_format import configure_logging
 from tenure.controller.metrics import meter_of, monitor_endpoints
 from tenure.controller.process import Health, KarpenterLease, Readiness
@@ -53,6 +56,7 @@ from tenure.controller.temporal.namespace import register_attributes, remove_sch
 from tenure.endpoints import Endpoints
 from tenure.kube.adapters.cluster import dns_address
 from tenure.kube.client.rate_limiter import RateLimiter
+from tenure.kube.leader_election import LeaderElector
 from tenure.model.errors import BadInput, Fault
 from tenure.model.workflow_states import BatchWindow
 from tenure.policy.policy_features import PolicyFeatures
@@ -193,21 +197,12 @@ async def serve(
         temporal=temporal,
         offerings=cloud.offerings,
         instances=cloud.instances,
-        plan_worker=lambda: plan_worker(
-            temporal,
-            settings,
-            [*list_planner_activities(host), events.consume_queue, events.read_instance_status],
-        ),
+        plan_worker=lambda: plan_worker(temporal, settings, list_planner_activities(host)),
+        read_interruptions=lambda: readers.run(),
         endpoints=endpoints,
     )
     ports = build_ports(settings, temporal, cluster, cloud)
-    events = InterruptionActivities(
-        queue=cloud.queue,
-        statuses=cloud.statuses,
-        nodes=host,
-        ports=ports,
-        metrics=InterruptionMetrics(meter_of(temporal), queue=settings.interruption_queue),
-    )
+    readers = interruption_readers(settings, temporal, ports, cloud, host)
     name, build = settings.cluster_name, settings.temporal_worker_build_id
     await worker_versioning.require_build(temporal, name, build)
     worker = Worker(
@@ -215,7 +210,7 @@ async def serve(
         task_queue=ids.task_queue(name),
         deployment_config=worker_versioning.deployment_config(name, build),
         workflows=WORKFLOWS,
-        activities=[*list_activities(ports), PlannerHostActivities(host).watch_cluster],
+        activities=list_activities(ports),
         workflow_runner=OrderedWorkflowRunner(),
         max_cached_workflows=CACHED_WORKFLOWS,
         max_concurrent_workflow_tasks=WORKFLOW_TASKS,
@@ -250,8 +245,17 @@ async def serve(
             await remove_schedules(temporal, name)
             readiness.wait_for("")
             log.info("worker started", cluster=name, temporal=settings.temporal_address)
+            elector = LeaderElector(
+                cluster.leases,
+                settings.system_namespace,
+                temporal.identity,
+                is_leader_lost=lambda: worker_versioning.is_unpolled(temporal, ids.plan_queue(name)),
+            )
+            hosting = asyncio.create_task(elector.run(host.run), name="leader-election")
             await karpenter_lease.wait_until_acquired()
             readiness.wait_for("stopping")
+            hosting.cancel()
+            await asyncio.gather(hosting, return_exceptions=True)
             prefetch.cancel()
             memory_trim.cancel()
             singleton_check.cancel()
@@ -275,6 +279,36 @@ async def read_ahead(offerings: Offerings) -> None:
         await offerings.refresh()
     except Fault as fault:
         log.warning("instance types not read", fault=str(fault))
+
+
+def interruption_readers(
+    settings: Settings,
+    temporal: Client,
+    ports: Ports,
+    cloud: tenure.aws.adapters.AwsAdapters,
+    nodes: NodeInterruptionNotifier,
+) -> InterruptionReaders:
+    queue, meter = settings.interruption_queue, meter_of(temporal)
+    metrics_of_messages = InterruptionMetrics(meter, queue=queue)
+    early_evictions = EarlyEvictions(ports, meter)
+
+    def make_consumer() -> QueueConsumer:
+        return QueueConsumer(
+            queue,
+            queue=cloud.queue,
+            nodes=nodes,
+            metrics=metrics_of_messages,
+            early_evictions=early_evictions,
+            now=CLOCK.now,
+        )
+
+    return InterruptionReaders(
+        temporal,
+        settings.cluster_name,
+        make_consumer=make_consumer if queue else None,
+        statuses=InstanceStatusReader(statuses=cloud.statuses, nodes=nodes, metrics=metrics_of_messages, now=CLOCK.now),
+        metrics=metrics_of_messages,
+    )
 
 
 def build_ports(

@@ -70,12 +70,10 @@ RARE_HEARTBEAT_SECONDS = 8.0
 
 @asynccontextmanager
 async def background_heartbeat(
-    details: Callable[[], tuple[Any, ...]] = tuple, *, every: float | None = None, immediately: bool = True
+    details: Callable[[], tuple[Any, ...]] = tuple, *, every: float | None = None
 ) -> AsyncIterator[None]:
-    """Send a heartbeat now, if `immediately`, and every `every` seconds until the end; the default is
-    HEARTBEAT_EVERY_SECONDS. `details`: heartbeat details for the next attempt."""
-    if immediately:
-        activity.heartbeat(*details())
+    """Send a heartbeat every `every` seconds until the end; the default is HEARTBEAT_EVERY_SECONDS. A short activity
+    sends none, since each is an action. `details`: heartbeat details for the next attempt."""
     beating = asyncio.create_task(_send_heartbeats(details, every or HEARTBEAT_EVERY_SECONDS))
     try:
         yield

@@ -89,22 +89,6 @@ COMMAND: ActivityOptions = {
     "heartbeat_timeout": HEARTBEAT,
     "retry_policy": _retry_policy(0.5, 2, 10),
 }
-WATCH: ActivityOptions = {
-    "start_to_close_timeout": timedelta(days=1),
-    "heartbeat_timeout": HEARTBEAT,
-    "retry_policy": _retry_policy(0.5, 2, 5),
-    "cancellation_type": ActivityCancellationType.TRY_CANCEL,
-}
-READ: ActivityOptions = {
-    "start_to_close_timeout": timedelta(days=1),
-    "schedule_to_start_timeout": timedelta(seconds=30),
-    "heartbeat_timeout": 2 * HEARTBEAT,
-    "retry_policy": _retry_policy(0.5, 2, 5),
-    "cancellation_type": ActivityCancellationType.TRY_CANCEL,
-}
-"""If no host starts reading within schedule_to_start_timeout, the workflow reports it."""
-READ_RECOVERED_AFTER = timedelta(minutes=1)
-"""How long reading must succeed before it counts as recovered."""
 OBSERVE: ActivityOptions = {
     "start_to_close_timeout": timedelta(seconds=60),
     "retry_policy": _retry_policy(0.5, 2, 10, attempts=5),

@@ -1,24 +1,20 @@
-"""ClusterWatch keeps exactly one `watch_cluster` activity running; its heartbeat provides failover.
-
-There is no separate leader election. When the watching process dies, the activity's heartbeat stops. Temporal then
-schedules the same activity on another replica within seconds.
+"""ClusterWatch shows the worker that hosts the watch, and the objects that the watch cannot read.
 
 DisruptionPreview runs one query of an operator on the planner host. `tenure/cli/` starts it and waits for the result.
 """
 
 from datetime import timedelta
+from typing import Any
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.planner_host import PlannerHostActivities
 from tenure.model.errors import InvalidObjectReport
 from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
+from tenure.model.workflow_states import ClusterWatchState, WatchHost
 from workflows import ids
-from workflows.activity_options import PLAN, WATCH, with_summary
-from workflows.current_details import IgnoresCancellation, publish_details
-
-RETRY_AFTER = timedelta(seconds=5)
+from workflows.activity_options import PLAN, is_continue_as_new_due, with_summary
+from workflows.current_details import IgnoresCancellation, publish_details, render_cluster_watch
 
 
 @workflow.defn(name="ClusterWatch")
@@ -26,41 +22,30 @@ class ClusterWatchWorkflow(IgnoresCancellation):
     how_to_stop = "scale the Deployment of the worker to zero"
 
     @workflow.init
-    def __init__(self, cluster: str, invalid_objects: InvalidObjectReport | None = None) -> None:
-        self._cluster = cluster
-        self._invalid_objects = invalid_objects or InvalidObjectReport()
+    def __init__(self, state: ClusterWatchState) -> None:
+        self._state = state
 
     @workflow.run
-    async def run(self, cluster: str, _invalid_objects: InvalidObjectReport | None = None) -> None:
-        self._set_details()
-        try:
-            await workflow.execute_activity_method(
-                PlannerHostActivities.watch_cluster, **with_summary(WATCH, f"watch {cluster}")
-            )
-        except ActivityError as error:
-            if is_cancelled_exception(error):
-                raise
-            # A fault that is not retryable ends this run, but never the watch.
-            await workflow.sleep(RETRY_AFTER, summary=str(error.cause or error)[:100])
-        workflow.continue_as_new(args=[cluster, self._invalid_objects])
+    async def run(self, state: ClusterWatchState) -> None:
+        self._update_state()
+        await workflow.wait_condition(is_continue_as_new_due)
+        workflow.continue_as_new(self._state)
+
+    @workflow.signal(description="From a worker that hosts the watch, or can no longer host it")
+    def report_host(self, host: WatchHost) -> None:
+        self._update_state(host=host)
 
     @workflow.signal(description="From the watch: objects that it cannot read")
     def report_invalid_objects(self, report: InvalidObjectReport) -> None:
-        self._invalid_objects = report
-        self._set_details()
+        self._update_state(invalid_objects=report)
 
     @workflow.query(description="Objects that the watch cannot read")
     def invalid_objects(self) -> InvalidObjectReport:
-        return self._invalid_objects
+        return self._state.invalid_objects
 
-    def _set_details(self) -> None:
-        lines = [f"Watching cluster **{self._cluster}** from one replica at a time, with failover by heartbeat."]
-        lines += [f"- {one.kind} `{one.name}`: {one.message}" for one in self._invalid_objects.objects]
-        if self._invalid_objects.objects:
-            lines.insert(1, "\n**Invalid objects**\n")
-        if self._invalid_objects.omitted:
-            lines.append(f"- and {self._invalid_objects.omitted} more")
-        publish_details("\n".join(lines))
+    def _update_state(self, **fields: Any) -> None:
+        self._state = self._state.model_copy(update=fields)
+        publish_details(render_cluster_watch(self._state))
 
 
 PREVIEW_TIMEOUT = timedelta(seconds=60)

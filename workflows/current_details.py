@@ -15,7 +15,7 @@ from tenure.model.interruption.records import InterruptionState, SourceState
 from tenure.model.node_health import ongoing_since
 from tenure.model.nodeclaim.history import NodeClaimExplanation
 from tenure.model.nodeclaim.state import NodeClaimState, Phase
-from tenure.model.workflow_states import NodeClassState, NodePoolState, ProvisioningState
+from tenure.model.workflow_states import ClusterWatchState, NodeClassState, NodePoolState, ProvisioningState
 from tenure.policy.current_steps import (
     describe_cluster_step,
     describe_command_step,
@@ -324,12 +324,28 @@ def render_interruption(state: InterruptionState) -> str:
     return f"{headline}{_render_table(rows)}\n\n**Unhealthy instances**\n{instances}"
 
 
+def render_cluster_watch(state: ClusterWatchState) -> str:
+    host, invalid = state.host, state.invalid_objects
+    if host is None:
+        lines = [f"Waiting for a worker that hosts the watch of cluster **{state.cluster}**."]
+    elif host.fault:
+        lines = [f"Worker `{host.identity}` cannot host the watch since {_format_time(host.at)}: {host.fault}"]
+    else:
+        since = _format_time(host.at)
+        lines = [f"Worker `{host.identity}` hosts the watch of cluster **{state.cluster}** since {since}."]
+    if invalid.objects:
+        lines.append("\n**Invalid objects**\n")
+    lines += [f"- {one.kind} `{one.name}`: {one.message}" for one in invalid.objects]
+    if invalid.omitted:
+        lines.append(f"- and {invalid.omitted} more")
+    return "\n".join(lines)
+
+
 def _describe_source(source: SourceState) -> str:
     last = f"{_format_time(source.fault_at)}: {source.fault}" if source.fault else ""
     if source.failing_since is None:
         return f"readable; last error at {last}" if last else "readable"
-    attempts = f"{source.failed_attempts} attempts" if source.failed_attempts > 1 else "1 attempt"
-    return f"**unreadable** since {_format_time(source.failing_since)} ({attempts}); last error at {last}"
+    return f"**unreadable** since {_format_time(source.failing_since)}; last error at {last}"
 
 
 def _describe_proposal(proposal: Proposal) -> str:

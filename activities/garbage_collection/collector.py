@@ -50,7 +50,7 @@ class GarbageCollector:
     @activity.defn
     async def collect_garbage(self, request: SweepRequest) -> SweepResult:
         """Run the tasks concurrently. The fault of one does not affect the others."""
-        async with background_heartbeat(every=HEARTBEAT_SECONDS, immediately=False):
+        async with background_heartbeat(every=HEARTBEAT_SECONDS):
             results = await asyncio.gather(*(self._run_task(one) for one in request.tasks))
         return SweepResult(results=tuple(results))
 

@@ -1,7 +1,6 @@
 """Instance status, read once a minute. Nodes are notified of new and of ended messages.
 
-The activity returns when the open messages change, since the workflow stores them for the next activity, which may run
-in another process.
+The Interruption workflow stores the open messages, since the next host of the watch may be another process.
 """
 
 import asyncio
@@ -15,7 +14,6 @@ from activities.interruption.metrics import InterruptionMetrics
 from activities.ports.interruption import InstanceStatuses, NodeInterruptionNotifier, NotifyOutcome
 from activities.runtime import retry_transient
 from tenure.model.interruption.messages import KARPENTERS_KINDS, InterruptionMessage, OpenInterruption, StatusReport
-from tenure.model.interruption.records import InstanceStatusRequest, SourceReadResult
 from tenure.policy.interruption.due_times import decide_status, update_open_messages
 
 log = structlog.get_logger(__name__)
@@ -24,6 +22,8 @@ POLL_INTERVAL: Final = timedelta(minutes=1)
 """Karpenter's interval (reference 5.1)."""
 MAX_OPEN: Final = 1000
 """Messages in the workflow state, which must stay small. The end of a message beyond this limit is not reported."""
+
+OpenMessages = tuple[OpenInterruption, ...]
 
 
 class InstanceStatusReader:
@@ -42,22 +42,21 @@ class InstanceStatusReader:
         self._now, self._sleep = now, sleep
         self._observed_since: Mapping[tuple[str, str], datetime] = {}
 
-    async def run(self, request: InstanceStatusRequest) -> SourceReadResult:
-        """Run until cancelled, or until the open messages change. Raises Fault if the status cannot be read."""
-        last = request.last
+    async def run(self, open_messages: OpenMessages, report: Callable[[OpenMessages], Awaitable[bool]]) -> None:
+        """Run until cancelled. `report` is called with changed open messages until it succeeds. Raises Fault if the
+        status cannot be read."""
+        reported = open_messages
         while True:
-            if last is not None:
-                await self._sleep(max(0.0, min((last + POLL_INTERVAL - self._now()), POLL_INTERVAL).total_seconds()))
             reports = await retry_transient(self._statuses.read, sleep=self._sleep)
-            last = self._now()
             self._metrics.record_read("status")
-            open_messages = await self._process_reports(reports, request.open_interruptions, last)
-            if open_messages != request.open_interruptions:
-                return SourceReadResult(open_interruptions=open_messages, last=last)
+            open_messages = await self._process_reports(reports, open_messages, self._now())
+            if open_messages != reported and await report(open_messages):
+                reported = open_messages
+            await self._sleep(POLL_INTERVAL.total_seconds())
 
     async def _process_reports(
-        self, reports: Sequence[StatusReport], open_messages: tuple[OpenInterruption, ...], now: datetime
-    ) -> tuple[OpenInterruption, ...]:
+        self, reports: Sequence[StatusReport], open_messages: OpenMessages, now: datetime
+    ) -> OpenMessages:
         """Notify the nodes. Returns the open messages; an undelivered message is new again at the next poll."""
         ours = self._nodes.find_owned({one.instance_id for one in reports})
         relevant = [one for one in reports if one.instance_id in ours]

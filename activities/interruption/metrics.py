@@ -1,20 +1,17 @@
-"""Metrics of queue messages and instance status, and the message counts in the queue activity's heartbeat.
+"""Metrics of queue messages and instance status, and the message counts that `tenure events` shows.
 
-INTERRUPTION_LAST_READ is for an alert: it is set at the worker's start and at every successful read. The next worker
-continues the counts from the heartbeat; `tenure events` shows them.
+INTERRUPTION_LAST_READ is for an alert: it is set at the worker's start and at every successful read.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Literal
 
-from pydantic import ValidationError
 from temporalio.common import MetricMeter
 
 from tenure import metrics
 from tenure.clock import utc_now
-from tenure.model.interruption.records import MessageCounts, QueueMessage
+from tenure.model.interruption.records import QueueMessage
 
 SourceName = Literal["queue", "status"]
 
@@ -58,24 +55,3 @@ class InterruptionMetrics:
 
     def record_read(self, source: SourceName) -> None:
         self._last_read.record(self._clock(), source=source)
-
-
-class QueueCounter:
-    """Message counts of one activity. `message_counts`: the counts of the process, which continue after the
-    activity."""
-
-    def __init__(self, message_counts: Mapping[str, int], previous_details: Sequence[Any], now: datetime) -> None:
-        self._message_counts, self._counts_at_start = message_counts, Counter(message_counts)
-        self._previous = _parse_details(previous_details) or MessageCounts(since=now)
-
-    def current_stats(self) -> MessageCounts:
-        added = Counter(self._message_counts) - self._counts_at_start
-        return self._previous.model_copy(update={"counts": dict(Counter(self._previous.counts) + added)})
-
-
-def _parse_details(details: Sequence[Any]) -> MessageCounts | None:
-    """None for a first attempt, and for the heartbeat of a version without counts."""
-    try:
-        return MessageCounts.model_validate(details[0]) if details else None
-    except ValidationError:
-        return None

@@ -13,6 +13,7 @@ from typing import Final
 
 import structlog
 from temporalio import activity
+from temporalio.common import MetricMeter
 
 from activities.ports.core import Deployments, DrainPod, Eviction, Ports
 from activities.ports.interruption import InterruptedNode
@@ -32,13 +33,16 @@ from tenure.policy.drain.blockers import (
 )
 from tenure.policy.drain.decision import SURGE, creates_pod_first, has_surge, is_late, needs_restart, with_known_since
 
+log = structlog.get_logger(__name__)
+
 FORCEFUL = "Forceful Termination"
 
 
 class EvictionQueue:
-    """Evicts the pods of one node. `reason`: disruption reason, for metrics and events."""
+    """Evicts the pods of one node. `reason`: disruption reason, for metrics and events. `meter`: None in activities."""
 
-    def __init__(self, ports: Ports, request: DrainRequest, reason: str) -> None:
+    def __init__(self, ports: Ports, request: DrainRequest, reason: str, meter: MetricMeter | None = None) -> None:
+        self._meter = meter or activity.metric_meter()
         self._pods, self._budgets, self._rollouts = ports.pods, ports.pod_disruption_budgets, ports.deployments
         self._events, self._request, self._reason = ports.events, request, reason or FORCEFUL
         self._without_surge: set[str] = set()
@@ -113,11 +117,11 @@ class EvictionQueue:
             except Throttled:
                 raise
             except Fault as fault:
-                _count_eviction(fault.code or "fault")
+                self._count_eviction(fault.code or "fault")
                 blockers.append(rejection_blocker(pod, fault.message))
                 continue
             if known is None:
-                _count_eviction("200" if eviction.accepted else "429")
+                self._count_eviction("200" if eviction.accepted else "429")
             if eviction.accepted:
                 if not eviction.not_found:
                     self._count_drained()
@@ -135,9 +139,7 @@ class EvictionQueue:
         try:
             return await self._budgets.in_namespace(namespace)
         except Fault as fault:
-            activity.logger.warning(
-                "reading PodDisruptionBudgets failed", extra={"namespace": namespace, "fault": fault.message}
-            )
+            log.warning("reading PodDisruptionBudgets failed", namespace=namespace, fault=fault.message)
             return ()
 
     async def _wait_for_surge(self, pod: DrainPod, known: DrainStatus | None, now: datetime) -> EvictionBlocker | None:
@@ -180,17 +182,16 @@ class EvictionQueue:
             )
         return blocker.model_copy(update={"passes_at": blocker.since + SURGE})
 
+    def _count_eviction(self, code: str) -> None:
+        metrics.PODS_EVICTION_REQUESTS.record(self._meter, code=code)
+
     def _count_drained(self) -> None:
-        metrics.PODS_DRAINED.record(activity.metric_meter(), reason=self._reason)
+        metrics.PODS_DRAINED.record(self._meter, reason=self._reason)
 
     async def _publish_event(self, pod: DrainPod, reason: str, message: str) -> None:
         await self._events.publish(
             kind="Pod", name=pod.name, uid=pod.uid, namespace=pod.namespace, reason=reason, message=message
         )
-
-
-def _count_eviction(code: str) -> None:
-    metrics.PODS_EVICTION_REQUESTS.record(activity.metric_meter(), code=code)
 
 
 def _rejection_key(pod: DrainPod, budgets: dict[str, Sequence[EvictionBudget]]) -> tuple[object, ...]:
@@ -247,8 +248,6 @@ class BatchedFirstEviction:
         await wait_until_set(self._none, MAX_WAIT_SECONDS)
 
 
-log = structlog.get_logger(__name__)
-
 EARLY_EVICTION_TIMEOUT_SECONDS: Final = 10.0
 """After this time, the drain of the node evicts the remaining pods."""
 REPEAT_INTERVAL: Final = timedelta(minutes=2)
@@ -256,10 +255,10 @@ REPEAT_INTERVAL: Final = timedelta(minutes=2)
 
 
 class NodeEarlyEviction:
-    def __init__(self, ports: Ports, interrupted_node: InterruptedNode) -> None:
+    def __init__(self, ports: Ports, interrupted_node: InterruptedNode, meter: MetricMeter) -> None:
         self._ports, self._interrupted_node = ports, interrupted_node
         request = DrainRequest(claim=NodeClaimRef(name="", uid="", node_name=interrupted_node.node))
-        self._eviction_queue = EvictionQueue(ports, request, "")
+        self._eviction_queue = EvictionQueue(ports, request, "", meter)
 
     async def run(self, within: float = EARLY_EVICTION_TIMEOUT_SECONDS) -> None:
         """Taint the node and evict its first group of pods. After a failure, the drain evicts them."""
@@ -287,8 +286,8 @@ class NodeEarlyEviction:
 
 
 class EarlyEvictions:
-    def __init__(self, ports: Ports) -> None:
-        self._ports = ports
+    def __init__(self, ports: Ports, meter: MetricMeter) -> None:
+        self._ports, self._meter = ports, meter
         self._begun: dict[str, datetime] = {}
         """By the Node's UID."""
 
@@ -297,7 +296,7 @@ class EarlyEvictions:
         now = utc_now()
         if not interrupted_node.pods or not self._is_first(interrupted_node.uid, now):
             return None
-        return NodeEarlyEviction(self._ports, interrupted_node)
+        return NodeEarlyEviction(self._ports, interrupted_node, self._meter)
 
     def _is_first(self, uid: str, now: datetime) -> bool:
         self._begun = {one: at for one, at in self._begun.items() if now - at < REPEAT_INTERVAL}

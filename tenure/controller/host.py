@@ -1,24 +1,25 @@
 """The watch: list-watches, signals, planning and disruption, while this process hosts it.
 
-The `watch_cluster` activity runs it, and a missing heartbeat of that activity moves the watch to another process.
-Signals start for each kind as it syncs; only planning and disruption wait for all kinds.
+`LeaderElector` runs it in one process at a time. Signals start for each kind as it syncs; only planning, disruption and
+the readers of AWS messages wait for all kinds.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
 from typing import Final
 
 import structlog
 from temporalio.client import Client
+from temporalio.service import RPCError
 
-from activities.planner_host import WatchProgress
 from activities.ports.core import Instances, Offerings
 from activities.ports.interruption import InterruptedNode, NotifyOutcome
 from tenure.clock import utc_now
 from tenure.controller.disruption.controller import RETRY_AFTER
-from tenure.controller.interruption import InterruptionNotifier
+from tenure.controller.interruption.notifier import InterruptionNotifier
 from tenure.controller.session import ControllerSession
 from tenure.controller.settings import ControllerSettings
 from tenure.controller.temporal.client import reset_sticky_queue
@@ -35,16 +36,24 @@ from tenure.model.errors import Fault, Forbidden, TryLater
 from tenure.model.interruption.messages import InterruptionMessage
 from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
 from tenure.model.plan import PlanOutcome, PlanRequest
+from tenure.model.workflow_states import WatchHost
 from workflows import ids
 
 log = structlog.get_logger(__name__)
 
 _LEASE_EVERY: Final = 10.0
-_HEARTBEAT_EVERY: Final = 1.0
+_CONNECTION_CHECK_EVERY: Final = 1.0
 _NO_WATCH_TIMEOUT: Final = 60.0
 """Seconds without any watch of the API server after which another process should try."""
 FRESH_WITHIN: Final = 5.0
 """Seconds; a plan on older caches is rejected."""
+
+
+_REPORT_TIMEOUT: Final = timedelta(seconds=3)
+
+
+async def _read_nothing() -> None:
+    """Without readers."""
 
 
 class ClusterController:
@@ -59,37 +68,46 @@ class ClusterController:
         offerings: Offerings,
         instances: Instances,
         plan_worker: Callable[[], AbstractAsyncContextManager[None]],
+        read_interruptions: Callable[[], Awaitable[None]] = _read_nothing,
         endpoints: Endpoints | None = None,
     ) -> None:
-        """`endpoints` outlives sessions: the next session continues to track an unreachable Temporal."""
+        """`read_interruptions` runs until cancelled. `endpoints` outlives sessions: the next session continues to track
+        an unreachable Temporal."""
         self._settings, self._kube, self._temporal = settings, kube, temporal
         self._offerings, self._instances = offerings, instances
-        self._plan_worker, self._endpoints = plan_worker, endpoints
+        self._plan_worker, self._read_interruptions, self._endpoints = plan_worker, read_interruptions, endpoints
         self._session: ControllerSession | None = None
         self._interruption_notifier = InterruptionNotifier(temporal, settings.cluster)
 
-    async def run(self, carried: WatchProgress | None, heartbeat: Callable[[WatchProgress], None]) -> None:
+    async def run(self) -> None:
         """Runs until cancelled. Raises Forbidden while Karpenter is active, TryLater while no API server responds."""
-        await self._check_karpenter_lease()
+        try:
+            await self._check_karpenter_lease()
+            await self._run_session()
+        except Fault as fault:
+            await self._report_host(str(fault))
+            raise
+
+    async def _run_session(self) -> None:
         session = ControllerSession(
             settings=self._settings,
             kube=self._kube,
             temporal=self._temporal,
             offerings=self._offerings,
             instances=self._instances,
-            sent=dict(carried.digests) if carried else {},
             now=utc_now,
             endpoints=self._endpoints,
         )
         self._session = session
-        log.info("watch hosted", cluster=self._settings.cluster, carried=len(session.sent))
+        log.info("watch hosted", cluster=self._settings.cluster)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(session.run(), name="watch-session")
-                group.create_task(self._send_heartbeats(session, heartbeat), name="watch-heartbeat")
+                group.create_task(self._check_connection(session), name="watch-connection")
                 group.create_task(self._free_coordinators(), name="watch-free")
                 group.create_task(self._watch_karpenter_lease(), name="watch-others")
                 group.create_task(self._host_plan_queue(session), name="watch-plan-queue")
+                group.create_task(self._read_once_synced(session), name="watch-interruptions")
         except* Fault as faults:
             raise _most_severe(faults) from faults
         finally:
@@ -102,8 +120,18 @@ class ClusterController:
     async def _free_coordinators(self) -> None:
         """Reset the sticky queues of the cluster's workflows. The previous host was probably killed with them in its
         cache."""
-        for workflow_id in (ids.provisioning, ids.interruption, ids.cluster):
+        for workflow_id in (ids.provisioning, ids.interruption, ids.cluster, ids.watch):
             await reset_sticky_queue(self._temporal, workflow_id(self._settings.cluster))
+        await self._report_host()
+
+    async def _report_host(self, fault: str = "") -> None:
+        """For the Temporal UI. After a failure, the workflow shows the previous host."""
+        host = WatchHost(identity=self._temporal.identity, at=utc_now(), fault=fault)
+        handle = self._temporal.get_workflow_handle(ids.watch(self._settings.cluster))
+        try:
+            await handle.signal("report_host", host, rpc_timeout=_REPORT_TIMEOUT)
+        except RPCError as error:
+            log.warning("host not reported", error=str(error))
 
     async def plan(self, request: PlanRequest) -> PlanOutcome:
         """The result is `blocked` if this process does not host the watch or its caches are stale."""
@@ -160,16 +188,15 @@ class ClusterController:
         stale = self._session.cluster.stale_kinds(FRESH_WITHIN)
         return (None, f"caches are too old: {', '.join(stale)}") if stale else (self._session, "")
 
-    async def _send_heartbeats(self, session: ControllerSession, heartbeat: Callable[[WatchProgress], None]) -> None:
+    async def _check_connection(self, session: ControllerSession) -> None:
         disconnected_since: float | None = None
         while True:
-            heartbeat(WatchProgress(digests=dict(session.sent)))
             disconnected_since = (disconnected_since or time.monotonic()) if session.cluster.is_disconnected() else None
             if disconnected_since is not None and time.monotonic() - disconnected_since > _NO_WATCH_TIMEOUT:
                 raise TryLater(
                     f"no watch of the API server for {_NO_WATCH_TIMEOUT:.0f} s; another replica may reach it"
                 )
-            await asyncio.sleep(_HEARTBEAT_EVERY)
+            await asyncio.sleep(_CONNECTION_CHECK_EVERY)
 
     async def _watch_karpenter_lease(self) -> None:
         while True:
@@ -194,6 +221,10 @@ class ClusterController:
         async with self._plan_worker():
             log.info("accepting plans", cluster=self._settings.cluster)
             await asyncio.Event().wait()
+
+    async def _read_once_synced(self, session: ControllerSession) -> None:
+        await session.cluster.wait_until_synced()
+        await self._read_interruptions()
 
 
 def _most_severe(faults: BaseExceptionGroup[Fault]) -> Fault:

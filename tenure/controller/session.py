@@ -70,16 +70,15 @@ class ControllerSession:
         temporal: Client,
         offerings: Offerings,
         instances: Instances,
-        sent: dict[str, str],
         now: Callable[[], datetime],
         endpoints: Endpoints | None = None,
     ) -> None:
-        """`sent`: digests that earlier sessions signaled. `endpoints`: of the process."""
+        """`endpoints`: of the process."""
         meter = meter_of(temporal)
-        self.sent, self._now = sent, now
+        self._now = now
         self._awake = asyncio.Event()
         self._single_flight = SingleFlight()
-        self._signal_queue = SignalQueue(temporal, settings.task_queue, sent, endpoints)
+        self._signal_queue = SignalQueue(temporal, settings.task_queue, endpoints)
         self.cluster = WatchedCluster(settings, kube, now)
         self.provisioning = ProvisioningController(
             settings=settings,

@@ -1,10 +1,11 @@
-"""States of the Provisioning, NodePool and NodeClass workflows."""
+"""States of the ClusterWatch, Provisioning, NodePool and NodeClass workflows."""
 
 from datetime import datetime, timedelta
 
 from tenure.model.base import Message
 from tenure.model.discovered_capacity import DiscoveredCapacityState
 from tenure.model.disruption.decision import PastDisruption
+from tenure.model.errors import InvalidObjectReport
 from tenure.model.extra_capacity import ReplicasState
 from tenure.model.instance_types import UnavailableOffering
 from tenure.model.launch import LaunchGroup
@@ -26,6 +27,20 @@ class BatchWindow(Message):
 
     idle: timedelta = timedelta(seconds=1)
     longest: timedelta = timedelta(seconds=10)
+
+
+class WatchHost(Message):
+    """The worker that hosts the watch, or whose session ended with a fault. Signal `report_host`."""
+
+    identity: str
+    at: datetime
+    fault: str = ""
+
+
+class ClusterWatchState(Message):
+    cluster: str
+    host: WatchHost | None = None
+    invalid_objects: InvalidObjectReport = InvalidObjectReport()
 
 
 class ProvisioningState(Message):

@@ -16,7 +16,7 @@ from tenure.model.launch import LaunchGroupMember
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.observations import LaunchGroupJoinRequest, ObservedDemand, ObservedNodeClass
 from tenure.model.plan import LaunchDraft, PlanOutcome
-from tenure.model.workflow_states import BatchWindow, ProvisioningState
+from tenure.model.workflow_states import BatchWindow, ClusterWatchState, ProvisioningState, WatchHost
 from tests.replay.disruption_paths import (
     cluster_computes_disruption,
     disruption_done,
@@ -26,7 +26,7 @@ from tests.replay.disruption_paths import (
 from tests.replay.disruption_status_path import disruption_preview
 from tests.replay.garbage_collection_path import garbage_collector_sweeps
 from tests.replay.hook_path import nodeclaim_hook_cancels_drain, nodeclaim_hooks
-from tests.replay.interruption_path import interruption_consumes_queue
+from tests.replay.interruption_path import interruption_sources_reported
 from tests.replay.node_interruption_paths import (
     nodeclaim_approved,
     nodeclaim_event_superseded,
@@ -265,12 +265,16 @@ async def nodeclass_lifecycle(fake: WorkerHarness) -> Runs:
 
 
 async def watch_host_changed(fake: WorkerHarness) -> Runs:
-    fake.host.ends = 1
-    first = await fake.client.start_workflow(
-        ClusterWatchWorkflow.run, fake.cluster, id=ids.watch(fake.cluster), task_queue=ids.task_queue(fake.cluster)
+    handle = await fake.client.start_workflow(
+        ClusterWatchWorkflow.run,
+        ClusterWatchState(cluster=fake.cluster),
+        id=ids.watch(fake.cluster),
+        task_queue=ids.task_queue(fake.cluster),
     )
-    await wait_until(lambda: has_continued_as_new(fake.client, first))
-    return {"": fake.client.get_workflow_handle(first.id, run_id=first.result_run_id)}
+    for host in ("1@tenure-a", "1@tenure-b"):
+        await handle.signal(ClusterWatchWorkflow.report_host, WatchHost(identity=host, at=await fake.now()))
+        await handle.query(ClusterWatchWorkflow.invalid_objects)
+    return {"": handle}
 
 
 PATHS: dict[str, Path] = {
@@ -307,7 +311,7 @@ PATHS: dict[str, Path] = {
         provisioning_without_host,
         nodeclass_lifecycle,
         watch_host_changed,
-        interruption_consumes_queue,
+        interruption_sources_reported,
         disruption_preview,
         garbage_collector_sweeps,
         disruption_done,

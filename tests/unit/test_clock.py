@@ -12,7 +12,7 @@ from aiohttp import web
 from temporalio.common import MetricMeter
 
 from tenure.clock import CLOCK, MAX_OFFSET, Clock, utc_now, wait_until_set
-from tenure.controller.interruption import InterruptedCapacity
+from tenure.controller.interruption.notifier import InterruptedCapacity
 from tenure.controller.invalid_object_reporter import InvalidObjectReporter
 from tenure.controller.settings import ControllerSettings
 from tenure.kube.adapters.cluster import ObservedLease
@@ -141,8 +141,10 @@ def test_lease_expiry_uses_corrected_clock(shift: timedelta) -> None:
     for age, is_active in ages.items():
         lease = ObservedLease(
             namespace="kube-system",
+            name="karpenter-leader-election",
             holder="karpenter",
             renewed=real - timedelta(seconds=age),
+            acquired=real - timedelta(hours=1),
             duration=timedelta(seconds=15),
         )
         assert lease.is_active(utc_now()) is is_active

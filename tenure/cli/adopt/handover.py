@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from tenure.apis import labels
 from tenure.apis.hash import HASH_VERSION
@@ -26,6 +25,7 @@ from tenure.kube.adapters.workloads import DeploymentState, KubeDeployments
 from tenure.kube.client.objects import Objects
 from tenure.kube.client.resources import NAMESPACES, NODE_CLAIMS
 from tenure.kube.facts.objects import is_ours, nodeclaim_fact
+from tenure.kube.leader_election import LEADER_LEASE
 from tenure.model.errors import Fault, TryLater
 from tenure.model.facts import NodeClaimFact
 from tenure.model.nodeclaim.state import TERMINATING_PHASES, Phase
@@ -141,14 +141,14 @@ class Handover:
         return "" if led else f"no process renews the lease {self._settings.leader_election_name} yet"
 
     async def _why_not_watched(self) -> str:
-        return "" if await self._list_watch_hosts() else "no worker hosts the watch yet"
+        return "" if await self._find_watch_host() else "no worker hosts the watch yet"
 
     async def _why_still_watched(self) -> str:
-        hosts = await self._list_watch_hosts()
+        host = await self._find_watch_host()
         found = await self._get_tenure_deployment()
         if found is not None and found.running:
             return f"{found.running} pods of Deployment {found.qualified_name} still run"
-        return f"{', '.join(hosts)} still hosts the watch" if hosts else ""
+        return f"{host} still hosts the watch" if host else ""
 
     async def _why_not_taken_over(self, nodeclaims: Mapping[str, NodeClaimFact]) -> str:
         workflows = await self._list_workflows()
@@ -196,7 +196,7 @@ class Handover:
         """Wait for launches and drains, for half of the time. Karpenter continues unfinished ones."""
         ends, is_reported = self._ends - (self._ends - time.monotonic()) / 2, False
         while unfinished := await self._list_unfinished():
-            if time.monotonic() > ends or not await self._list_watch_hosts():
+            if time.monotonic() > ends or not await self._find_watch_host():
                 for one in unfinished:
                     self._report_progress(one)
                 return unfinished
@@ -234,22 +234,13 @@ class Handover:
             raise TryLater(f"Temporal does not list workflows: {error.message}") from error
         return {one.workflow_id: one for one in found}
 
-    async def _list_watch_hosts(self) -> list[str]:
-        if self._temporal is None:
-            return []
-        handle = self._temporal.get_workflow_handle(ids.watch(self._settings.cluster_name))
-        try:
-            pending = (await handle.describe()).raw_description.pending_activities
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                return []
-            raise TryLater(f"Temporal does not respond: {error.message}") from error
-        started = PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
-        return [one.last_worker_identity for one in pending if one.state == started]
+    async def _find_watch_host(self) -> str:
+        namespace = self._settings.system_namespace
+        return await self._cluster.leases.find_holder(namespace, LEADER_LEASE, now=datetime.now(UTC))
 
     async def _is_tenure_running(self) -> bool:
         found = await self._get_tenure_deployment()
-        return bool(await self._list_watch_hosts()) or (found is not None and found.replicas > 0)
+        return bool(await self._find_watch_host()) or (found is not None and found.replicas > 0)
 
     async def _get_tenure_deployment(self) -> DeploymentState | None:
         return await self._deployments.get(self._tenure.namespace, self._tenure.name)

@@ -6,7 +6,6 @@ Deleted nodes are listed for as long as Temporal keeps their workflows.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
@@ -14,7 +13,6 @@ from typing import Annotated, Any, Final
 import typer
 from pydantic import TypeAdapter, ValidationError
 from temporalio.client import Client, WorkflowExecution
-from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.cli.command import NodePoolName, parse_length
 from tenure.cli.console import PrintableTable, folded, make_table
@@ -22,11 +20,10 @@ from tenure.cli.exit_codes import UsageError
 from tenure.cli.nodes.workflows import NodeClaimSummary, NodeClaimVisibility, PageUrl, format_links, no_page_url
 from tenure.cli.output import Result
 from tenure.cli.temporal_client import Connection, temporal_command
-from tenure.model.interruption.records import MEMO, EventRecord, MessageCounts
+from tenure.controller.temporal.queries import query_or_none
+from tenure.model.interruption.records import MEMO, EventRecord, InterruptionState, MessageCounts
 from workflows import ids
 
-READ_QUEUE_ACTIVITY: Final = "consume_queue"
-"""The activity whose heartbeat counts."""
 _RECORDS_ADAPTER: Final = TypeAdapter(tuple[EventRecord, ...])
 
 
@@ -54,20 +51,9 @@ class NodeEventReader:
         return any(one.is_called(name) for one in every)
 
     async def read_message_counts(self) -> MessageCounts | None:
-        """None if no worker reads a queue."""
-        handle = self._client.get_workflow_handle(ids.interruption(self._cluster))
-        try:
-            description = await handle.describe()
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                return None
-            raise
-        for activity in description.raw_description.pending_activities:
-            if activity.activity_type.name == READ_QUEUE_ACTIVITY and activity.heartbeat_details.payloads:
-                details = await self._client.data_converter.decode(activity.heartbeat_details.payloads)
-                with suppress(ValidationError):
-                    return MessageCounts.model_validate(details[0])
-        return None
+        """Up to a minute old. None if no worker responds, or none reads a queue."""
+        state = await query_or_none(self._client, ids.interruption(self._cluster), "state", InterruptionState)
+        return state.message_counts if state and state.queue else None
 
 
 async def _read_records(execution: WorkflowExecution) -> tuple[EventRecord, ...]:

@@ -12,7 +12,7 @@ from tenure.apis.labels import EARLY_EVICTED_AT, PAUSE, REPLACES
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.nominations import NOMINATION_TTL, REPLAN_WITHIN, Nomination, Nominations
 from tenure.controller.cluster_pause import ClusterPause
-from tenure.controller.interruption import INTERRUPTION_WINDOW
+from tenure.controller.interruption.notifier import INTERRUPTION_WINDOW
 from tenure.model.base import parse_timestamp
 from tenure.model.disruption.commands import ActivePause
 from tenure.model.facts import NodeClaimFact, NodeFact

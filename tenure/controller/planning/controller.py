@@ -13,7 +13,7 @@ from activities.ports.interruption import InterruptedNode
 from tenure.clock import CLOCK
 from tenure.controller.cache.dirty import ChangeBatch, ChangeSet
 from tenure.controller.disruption.status import OverlayStatusWriter
-from tenure.controller.interruption import InterruptedCapacity
+from tenure.controller.interruption.notifier import InterruptedCapacity
 from tenure.controller.planning.discovered_capacity import DiscoveredCapacityNotifier
 from tenure.controller.planning.planner_process import PlannerClient
 from tenure.controller.planning.pod_nominator import PodNominator

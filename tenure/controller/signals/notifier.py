@@ -170,6 +170,9 @@ class WorkflowNotifier:
             self._deferred.setdefault("claim", set()).add(name)
             return
         workflow_id = self.workflow_id(claim)
+        if known.warm_up_until and self._is_vacancy_unconfirmed(claim, workflow_id, now):
+            self._due.schedule(f"claim/{name}", known.warm_up_until)
+            return
         digest = nodeclaim_digest(self._build_view(claim, workflow_id, known, now), now)
         self._due.schedule(f"claim/{name}", self._recheck_at(digest, claim, known, now))
         identity = self.identity_of(claim)
@@ -184,7 +187,24 @@ class WorkflowNotifier:
         observed = digest.observed.model_copy(
             update={"number": self._number(), "expected": self._expected_durations(claim)}
         )
-        self._signal_queue.enqueue(Signal(workflow_id, "observe", observed, _stored_digest(digest.observed), start))
+        is_routine = claim.initialized and not claim.deleting and observed.node_ready and not observed.drift
+        self._signal_queue.enqueue(
+            Signal(
+                workflow_id,
+                "observe",
+                observed,
+                _stored_digest(digest.observed),
+                start,
+                low_priority=is_routine and not self._signal_queue.last_digest(workflow_id),
+            )
+        )
+
+    def _is_vacancy_unconfirmed(self, claim: NodeClaimFact, workflow_id: str, now: datetime) -> bool:
+        """Whether a node without pods may be needed by pods that are not planned yet. Its workflow keeps the start of
+        an emptiness that an earlier host observed."""
+        if not claim.initialized or claim.deleting or self._signal_queue.last_digest(workflow_id):
+            return False
+        return not self._is_occupied(claim, self._cache.nodes_of(claim), now)
 
     def _discovered_capacity(self, claim: NodeClaimFact) -> DiscoveredCapacity:
         """For a NodeClaim without NodePool, which launches by itself; Provisioning has it for others."""

@@ -1,11 +1,13 @@
 """Signal-with-start of workflows: one signal at a time per workflow, and only changes.
 
-`sent` has the accepted digests. The watch's heartbeat carries it, so that the next host signals only differences."""
+A new host of the watch repeats all observations, because the accepted digests are in memory only. Signals of other
+priority do not wait for these."""
 
 import asyncio
 import random
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import count
 from typing import Final
 
 import structlog
@@ -50,6 +52,8 @@ class Signal:
     """The digest stored as sent; equal digests are not sent twice."""
     start: Start | None = None
     """None: signal only a running workflow."""
+    low_priority: bool = False
+    """Sent after all other signals: a repeated observation of a node that needs no action."""
     topic: str = ""
     """Separates kinds of signals to one workflow: a signal replaces only a waiting one of the same topic."""
 
@@ -61,18 +65,19 @@ class Signal:
 class SignalQueue:
     """Run `run` in a task; `enqueue` from anywhere in the same loop."""
 
-    def __init__(
-        self, client: Client, task_queue: str, sent: dict[str, str], endpoints: Endpoints | None = None
-    ) -> None:
+    def __init__(self, client: Client, task_queue: str, endpoints: Endpoints | None = None) -> None:
         self._endpoints = endpoints or Endpoints()
         self._client = client
         self._task_queue = task_queue
-        self.sent = sent
+        self.sent: dict[str, str] = {}
+        """The accepted digests by key."""
         self.count = 0
         """Signals accepted by the server."""
         self._waiting: dict[str, Signal] = {}
         self._busy: dict[str, Signal] = {}
-        self._ready: asyncio.Queue[str] = asyncio.Queue()
+        self._ready: asyncio.PriorityQueue[tuple[bool, int, str]] = asyncio.PriorityQueue()
+        """Low priority, sequence number, key. A key may be listed twice after its priority has risen."""
+        self._sequence = count()
 
     def enqueue(self, signal: Signal) -> bool:
         """Queue this signal in place of a waiting one, unless the workflow received it last. False when it is not
@@ -81,11 +86,15 @@ class SignalQueue:
         last_digest = known.digest if known else self.sent.get(signal.key)
         if last_digest == signal.digest:
             return False
-        queued = signal.key in self._waiting
+        waiting = self._waiting.get(signal.key)
         self._waiting[signal.key] = signal
-        if not queued and signal.key not in self._busy:
-            self._ready.put_nowait(signal.key)
+        is_listed = waiting is not None and waiting.low_priority <= signal.low_priority
+        if not is_listed and signal.key not in self._busy:
+            self._list(signal)
         return True
+
+    def _list(self, signal: Signal) -> None:
+        self._ready.put_nowait((signal.low_priority, next(self._sequence), signal.key))
 
     def discard(self, key: str) -> None:
         """Drop the waiting signal and the sent digest, since the object is gone. `key`: as in `Signal.key`."""
@@ -107,9 +116,8 @@ class SignalQueue:
 
     async def _process_queue(self) -> None:
         while True:
-            key = await self._ready.get()
-            signal = self._waiting.pop(key, None)
-            if signal is None:
+            _, _, key = await self._ready.get()
+            if key in self._busy or (signal := self._waiting.pop(key, None)) is None:
                 continue
             self._busy[key] = signal
             try:
@@ -117,7 +125,7 @@ class SignalQueue:
             finally:
                 del self._busy[key]
             if key in self._waiting:
-                self._ready.put_nowait(key)
+                self._list(self._waiting[key])
 
     async def _until_sent(self, signal: Signal) -> None:
         """Retry until Temporal accepts the signal. A newer signal that arrives meanwhile replaces it."""

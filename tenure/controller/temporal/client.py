@@ -28,7 +28,7 @@ from tenure.model.disruption.commands import DisruptionState
 from tenure.model.errors import BadInput
 from tenure.model.garbage_collection import GarbageCollectorState
 from tenure.model.interruption.records import InterruptionState, QueueSetting
-from tenure.model.workflow_states import BatchWindow, ProvisioningState
+from tenure.model.workflow_states import BatchWindow, ClusterWatchState, ProvisioningState
 from workflows import ids
 from workflows.cluster_watch import ClusterWatchWorkflow
 from workflows.disruption.cluster import ClusterWorkflow
@@ -99,7 +99,11 @@ async def start_singletons(
     opened: dict[str, Any] = {"start_signal": "set_batch_window", "start_signal_args": [window]}
     pods = ProvisioningState(cluster=cluster, window=window)
     starts: dict[str, tuple[Any, Any, dict[str, Any]]] = {
-        ids.watch(cluster): (ClusterWatchWorkflow.run, cluster, {"static_summary": f"watch of cluster {cluster}"}),
+        ids.watch(cluster): (
+            ClusterWatchWorkflow.run,
+            ClusterWatchState(cluster=cluster),
+            {"static_summary": f"watch of cluster {cluster}"},
+        ),
         ids.provisioning(cluster): (
             ProvisioningWorkflow.run,
             pods,

@@ -85,6 +85,15 @@ def count_live_pollers(pollers: Iterable[PollerInfo], now: datetime) -> int:
     return max(1, len({one.identity for one in pollers if is_alive(one, now)}))
 
 
+async def is_unpolled(temporal: Client, queue: str) -> bool:
+    """Whether no worker polls this activity queue, although Temporal responds."""
+    try:
+        pollers, now = await list_pollers(temporal, queue, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY), utc_now()
+    except RPCError:
+        return False
+    return not any(is_alive(one, now) for one in pollers)
+
+
 def is_alive(poller: PollerInfo, now: datetime) -> bool:
     return now - poller.last_access_time.ToDatetime(UTC) < _POLLER_TTL
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import structlog
@@ -22,9 +22,16 @@ class ObservedLease(Value):
     """A leader's Lease, active or expired."""
 
     namespace: str
+    name: str
     holder: str
+    """Empty if the last holder released it."""
     renewed: datetime
+    acquired: datetime
     duration: timedelta
+    transitions: int = 0
+    """Number of changes of the holder."""
+    version: str = ""
+    """The resource version that was read; empty: the Lease does not exist."""
 
     def is_active(self, now: datetime) -> bool:
         return bool(self.holder) and self.renewed + self.duration >= now
@@ -44,15 +51,49 @@ class KubeLeases:
         response = await self._client.request("GET", LEASES.path(namespace=namespace), params=params)
         return [_parse_lease(one) for one in response.get("items") or () if (one.get("spec") or {}).get("renewTime")]
 
+    async def get(self, namespace: str, name: str) -> ObservedLease | None:
+        """None if it does not exist or was never renewed."""
+        found = await self._client.get(LEASES.path(name, namespace=namespace))
+        return _parse_lease(found) if found and (found.get("spec") or {}).get("renewTime") else None
+
+    async def write(self, lease: ObservedLease) -> None:
+        """Create the Lease, or replace the version that was read. Raises Conflict if it has changed since."""
+        metadata = {"name": lease.name, "namespace": lease.namespace}
+        body = {
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.kind,
+            "metadata": metadata | ({"resourceVersion": lease.version} if lease.version else {}),
+            "spec": {
+                "holderIdentity": lease.holder,
+                "renewTime": _format_micro_time(lease.renewed),
+                "acquireTime": _format_micro_time(lease.acquired),
+                "leaseDurationSeconds": int(lease.duration.total_seconds()),
+                "leaseTransitions": lease.transitions,
+            },
+        }
+        if lease.version:
+            await self._client.request("PUT", LEASES.path(lease.name, namespace=lease.namespace), body=body)
+        else:
+            await self._client.request("POST", LEASES.path(namespace=lease.namespace), body=body)
+
 
 def _parse_lease(lease: Json) -> ObservedLease:
-    spec = lease["spec"]
+    metadata, spec = lease["metadata"], lease["spec"]
+    renewed = datetime.fromisoformat(spec["renewTime"])
     return ObservedLease(
-        namespace=lease["metadata"].get("namespace", ""),
+        namespace=metadata.get("namespace", ""),
+        name=metadata["name"],
         holder=spec.get("holderIdentity") or "",
-        renewed=datetime.fromisoformat(spec["renewTime"]),
+        renewed=renewed,
+        acquired=datetime.fromisoformat(spec.get("acquireTime") or spec["renewTime"]),
         duration=timedelta(seconds=spec.get("leaseDurationSeconds") or _DEFAULT_SECONDS),
+        transitions=spec.get("leaseTransitions") or 0,
+        version=metadata.get("resourceVersion", ""),
     )
+
+
+def _format_micro_time(time: datetime) -> str:
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 class KubeNamespaces(AnnotationPatcher):

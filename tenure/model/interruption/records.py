@@ -78,7 +78,7 @@ class EventRecord(Message):
 
 
 class MessageCounts(Message):
-    """Outcomes of queue messages, counted by the activity that reads the queue."""
+    """Outcomes of queue messages. In the signal `add_message_counts`: those since the last signal."""
 
     since: datetime
     counts: dict[str, int] = {}
@@ -167,7 +167,6 @@ class InterruptionNotification(Message):
 class SourceState(Message):
     failing_since: datetime | None = None
     """None if the last read succeeded, or there was none."""
-    failed_attempts: int = 0
     fault: str = ""
     fault_at: datetime | None = None
 
@@ -181,22 +180,25 @@ class InterruptionState(Message):
     messages: SourceState = SourceState()
     statuses: SourceState = SourceState()
     open_interruptions: tuple[OpenInterruption, ...] = ()
-    status_read: datetime | None = None
+    message_counts: MessageCounts | None = None
 
 
 class QueueSetting(Message):
-    """The queue that an activity reads. In the signal `set_queue`: INTERRUPTION_QUEUE of a worker that has started."""
+    """INTERRUPTION_QUEUE of a worker that has started. Signal `set_queue`."""
 
     queue: str
 
 
-class InstanceStatusRequest(Message):
-    open_interruptions: tuple[OpenInterruption, ...] = ()
-    last: datetime | None = None
+class SourceReport(Message):
+    """The result of reading a source. Signal `report_source`."""
 
-
-class SourceReadResult(Message):
+    source: Literal["messages", "statuses"]
     fault: str = ""
-    """Empty after a successful read."""
+    """Empty after a minute of successful reads."""
+    at: datetime
+
+
+class OpenInterruptions(Message):
+    """The open messages of the instance status. Signal `report_open_interruptions`."""
+
     open_interruptions: tuple[OpenInterruption, ...] = ()
-    last: datetime | None = None

@@ -4,14 +4,13 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from activities.planner_host import WatchProgress
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.controller.host import ClusterController
 from tenure.controller.settings import ControllerSettings
@@ -35,7 +34,6 @@ class HostHarness:
     temporal: Client
     cluster: str
     host: ClusterController
-    progress: list[WatchProgress] = field(default_factory=list)
     planning: bool = False
 
     async def signal_payloads(self, workflow_id: str, signal: str) -> list[bytes]:
@@ -67,7 +65,7 @@ class HostHarness:
 
 @asynccontextmanager
 async def running_host(
-    kube: KubeAdapters, temporal: Client, *, cluster: str = "", carried: WatchProgress | None = None, lease: str = ""
+    kube: KubeAdapters, temporal: Client, *, cluster: str = "", lease: str = ""
 ) -> AsyncIterator[HostHarness]:
     name = cluster or f"test-{uuid.uuid4().hex[:8]}"
 
@@ -88,7 +86,7 @@ async def running_host(
         plan_worker=plan_worker,
     )
     harness = HostHarness(kube, temporal, name, host)
-    task = asyncio.create_task(host.run(carried, harness.progress.append))
+    task = asyncio.create_task(host.run())
     try:
         yield harness
     finally:

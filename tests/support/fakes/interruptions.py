@@ -8,14 +8,11 @@ from typing import Any
 
 from temporalio.common import MetricMeter
 
-from activities.interruption.activities import InterruptionActivities
 from activities.interruption.metrics import InterruptionMetrics
-from activities.ports.core import Ports
 from activities.ports.interruption import InterruptedNode, NotifyOutcome
 from tenure.model.interruption.messages import InterruptionMessage, StatusReport
 from tenure.model.interruption.records import InstanceInterruption, ParsedEvent, QueueMessage
 from tests.support.fakes.faulty import FaultInjectable
-from tests.support.fakes.ports import FakePorts
 
 WAIT_SPEEDUP = 1000.0
 """Long polls are this many times shorter than SQS's."""
@@ -194,15 +191,9 @@ class CountingMetrics(InterruptionMetrics):
 
 @dataclass
 class FakeInterruptions:
-    """All dependencies of the Interruption workflow's activities."""
+    """All dependencies of the readers of AWS messages."""
 
     queue: FakeQueue = field(default_factory=FakeQueue)
     statuses: FakeStatuses = field(default_factory=FakeStatuses)
     nodes: FakeInterruptionNotifier = field(default_factory=FakeInterruptionNotifier)
     metrics: CountingMetrics = field(default_factory=CountingMetrics)
-    ports: Ports = field(default_factory=lambda: FakePorts().build_ports())
-
-    def activities(self) -> InterruptionActivities:
-        return InterruptionActivities(
-            queue=self.queue, statuses=self.statuses, nodes=self.nodes, ports=self.ports, metrics=self.metrics
-        )

@@ -1,10 +1,8 @@
 """The process that hosts watch and planner, for workflows: implements `activities.planner_host.PlannerHost`."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from activities.planner_host import WatchProgress
 from tenure.model.disruption.commands import (
     DisruptionDecision,
     DisruptionDecisionRequest,
@@ -25,23 +23,6 @@ class FakeHost(FaultInjectable):
     planned: list[PlanRequest] = field(default_factory=list)
     gate: asyncio.Event | None = None
     """If set, planning waits for it."""
-    carried: list[WatchProgress | None] = field(default_factory=list)
-    """The progress of the previous host, for each start of the watch."""
-    ends: int = 0
-    """Number of times that the watch returns at once before it keeps running."""
-    silent: bool = False
-    """The process hangs and sends no heartbeats."""
-
-    async def run(self, carried: WatchProgress | None, heartbeat: Callable[[WatchProgress], None]) -> None:
-        self.carried.append(carried)
-        if self.ends:
-            self.ends -= 1
-            return
-        if self.silent:
-            await asyncio.Event().wait()
-        while True:
-            heartbeat(WatchProgress(digests={"a-workflow": "a-digest"}))
-            await asyncio.sleep(0.2)
 
     async def preview_disruption(self, request: DisruptionPreviewRequest) -> DisruptionStatus:
         return DisruptionStatus(messages=(f"asked for {request.name or 'everything'}",))

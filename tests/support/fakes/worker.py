@@ -11,7 +11,6 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker, WorkflowRunner
 
-from activities.planner_host import PlannerHostActivities
 from activities.ports.core import Ports
 from activities.registry import list_activities, list_drain_activities, list_launch_activities, list_planner_activities
 from activities.workflow_client import WorkflowClient
@@ -21,7 +20,6 @@ from tenure.model.nodeclaim.state import Deadlines, NodeClaimOutcome, NodeClaimS
 from tenure.model.observations import ObservedNodeClaim
 from tenure.model.plan import ExpectedDurations
 from tests.support.fakes.disruption_host import FakeDisruption
-from tests.support.fakes.interruptions import FakeInterruptions
 from tests.support.fakes.permit_granter import PermitGranterWorkflow
 from tests.support.fakes.permit_requester import PermitRequesterWorkflow
 from tests.support.fakes.planner_host import FakeHost
@@ -46,7 +44,6 @@ class WorkerHarness(FakePorts):
 
     client: Client
     cluster: str = field(default_factory=lambda: f"test-{uuid.uuid4().hex[:8]}")
-    interruptions: FakeInterruptions = field(default_factory=FakeInterruptions)
     deadlines: Deadlines = field(default_factory=Deadlines)
     environment: WorkflowEnvironment | None = None
     """The time-skipping server of `client`."""
@@ -120,7 +117,7 @@ class WorkerHarness(FakePorts):
         await handle.signal(NodeClaimWorkflow.observe, self.make_observation(**observed))
 
     def activities(self) -> list[Callable[..., Any]]:
-        return [*list_activities(self.ports()), PlannerHostActivities(self.host).watch_cluster]
+        return list_activities(self.ports())
 
     def ports(self) -> Ports:
         return self.build_ports(self.workflows)
@@ -160,11 +157,10 @@ class WorkerHarness(FakePorts):
     @asynccontextmanager
     async def running_planner(self) -> AsyncIterator["WorkerHarness"]:
         """A process that hosts the watch, which also polls the plan queue."""
-        events = self.interruptions.activities()
         async with Worker(
             self.client,
             task_queue=ids.plan_queue(self.cluster),
-            activities=[*list_planner_activities(self.host), events.consume_queue, events.read_instance_status],
+            activities=list_planner_activities(self.host),
             graceful_shutdown_timeout=timedelta(seconds=1),
             max_heartbeat_throttle_interval=timedelta(seconds=0.5),
         ):

@@ -12,12 +12,12 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
 
 import aiohttp
 import boto3
-from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.client import Client, WorkflowExecution, WorkflowQueryFailedError
 from temporalio.service import RPCError
 
@@ -26,7 +26,8 @@ from tenure.cli.sandbox.probes import unused_nodes
 from tenure.cli.sandbox.worker_process import clean_environment, service_account
 from tenure.cli.temporal_client import Connection
 from tenure.controller.temporal.client import list_singletons
-from tenure.kube.client.resources import EC2_NODE_CLASSES
+from tenure.kube.client.resources import EC2_NODE_CLASSES, LEASES
+from tenure.kube.leader_election import LEADER_LEASE
 from tenure.model.workflow_states import ProvisioningState
 from tenure.sandbox.aws.admin.client import AwsControl
 from tenure.sandbox.environment import Sandbox
@@ -241,10 +242,13 @@ class InstalledProduct:
         return session.client(service, endpoint_url=self.sandbox.aws_endpoint)
 
     async def watch_hosts(self) -> list[str]:
-        """Temporal identities (`pid@host`) of workers that host the watch now."""
-        description = await self.temporal.get_workflow_handle(ids.watch(self.sandbox.plan.cluster_name)).describe()
-        pending = description.raw_description.pending_activities
-        return [one.last_worker_identity for one in pending if one.state == _STARTED]
+        """The Temporal identity (`pid@host`) of the worker that hosts the watch now; empty without one."""
+        lease = await self.find(LEASES.path(LEADER_LEASE, namespace="tenure"))
+        spec = lease["spec"] if lease else {}
+        is_active = spec and datetime.fromisoformat(spec["renewTime"]) + timedelta(
+            seconds=spec["leaseDurationSeconds"]
+        ) > datetime.now(UTC)
+        return [spec["holderIdentity"]] if is_active and spec["holderIdentity"] else []
 
     async def describe_provisioning(self) -> list[str]:
         """A line about the open launches of the Provisioning workflow, and one about each pending activity."""
@@ -363,6 +367,3 @@ class DedicatedProduct(InstalledProduct):
         target = worker or self.worker
         os.kill(target.pid, signal.SIGKILL)
         await asyncio.to_thread(target.wait)
-
-
-_STARTED = PendingActivityState.PENDING_ACTIVITY_STATE_STARTED

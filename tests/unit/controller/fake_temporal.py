@@ -25,6 +25,7 @@ class Sent:
 
 class FakeTemporal:
     namespace = "default"
+    identity = "7@tenure-a"
     service_client = SimpleNamespace(config=SimpleNamespace(runtime=None))
 
     def __init__(self) -> None:
@@ -36,6 +37,8 @@ class FakeTemporal:
         self.waiting = 0
         self.max_in_flight = 0
         self.open_workflows: set[str] = set()
+        self.query_results: dict[str, Message] = {}
+        """By workflow ID. Without a result, no worker responds."""
 
     @property
     def client(self) -> Client:
@@ -81,6 +84,11 @@ class FakeHandle:
     async def signal(self, name: str, argument: Message, **_: Any) -> None:
         await self.temporal._take(Sent(self.workflow_id, name, argument))
 
+    async def query(self, name: str, **_: Any) -> Message:
+        if self.workflow_id not in self.temporal.query_results:
+            raise RPCError("no worker", RPCStatusCode.DEADLINE_EXCEEDED, b"")
+        return self.temporal.query_results[self.workflow_id]
+
     async def describe(self) -> SimpleNamespace:
         if self.workflow_id not in self.temporal.open_workflows:
             raise RPCError("not found", RPCStatusCode.NOT_FOUND, b"")
@@ -91,7 +99,8 @@ class RecordingSignalQueue(SignalQueue):
     """Records every new signal and counts it as sent."""
 
     def __init__(self, sent: dict[str, str] | None = None) -> None:
-        super().__init__(FakeTemporal().client, "queue", sent or {})
+        super().__init__(FakeTemporal().client, "queue")
+        self.sent |= sent or {}
         self.signals: list[Signal] = []
 
     def enqueue(self, signal: Signal) -> bool:

@@ -56,7 +56,6 @@ class NodeLifecycles:
             temporal=self.temporal.client,
             offerings=FakeOfferings(),
             instances=FakeInstances(),
-            sent={},
             now=lambda: self.now,
         )
         self._tasks: list[asyncio.Task[None]] = []
@@ -224,4 +223,4 @@ async def assert_no_entries_remain(*, batches: int, nodes: int) -> None:
         assert lifecycles.completed_count == batches * nodes
         assert {path: count for path, count in left.items() if not path.endswith(tuple(BOUNDED))} == {}
         assert max(left.values()) <= MAX_BOUNDED
-        assert not [key for key in lifecycles.session.sent if "/node" in key]
+        assert not [key for key in lifecycles.session._signal_queue.sent if "/node" in key]

@@ -38,7 +38,6 @@ class FakeSession:
         FakeSession.count += 1
         self.endpoints = options["endpoints"]
         self.name = f"session {FakeSession.count}"
-        self.sent: dict[str, str] = {}
         self.cluster = self
 
     async def forever(self) -> None:
@@ -87,10 +86,10 @@ def host(monkeypatch: pytest.MonkeyPatch) -> ClusterController:
 
 
 async def test_session_that_ends_late_does_not_end_the_next_one(host: ClusterController) -> None:
-    first = asyncio.create_task(host.run(None, lambda _: None))
+    first = asyncio.create_task(host.run())
     await run_pending_tasks()
     assert (await host.plan(PlanRequest(plan_id="p"))).blocked == "session 1"
-    second = asyncio.create_task(host.run(None, lambda _: None))
+    second = asyncio.create_task(host.run())
     await run_pending_tasks()
     await cancel_session(first)
     assert (await host.plan(PlanRequest(plan_id="p"))).blocked == "session 2"
@@ -101,7 +100,7 @@ async def test_session_that_ends_late_does_not_end_the_next_one(host: ClusterCon
 async def test_unreachable_endpoints_are_kept_across_sessions(host: ClusterController) -> None:
     found = []
     for _ in range(2):
-        session = asyncio.create_task(host.run(None, lambda _: None))
+        session = asyncio.create_task(host.run())
         await run_pending_tasks()
         found.append(cast(Any, host._session).endpoints)
         await cancel_session(session)
@@ -120,7 +119,7 @@ async def test_disruption_is_blocked_without_session_or_with_stale_caches(
     assert (await host.create_replacements(request)).outcome == "not now" and "does not host" in (
         await host.preview_disruption(PREVIEW_REQUEST)
     ).blocked
-    session_task = asyncio.create_task(host.run(None, lambda _: None))
+    session_task = asyncio.create_task(host.run())
     await run_pending_tasks()
     assert (
         (await host.compute_disruption(DisruptionDecisionRequest())).eligible

@@ -79,7 +79,6 @@ def build_session(
         temporal=temporal.client,
         offerings=FakeOfferings(),
         instances=FakeInstances(),
-        sent={},
         now=lambda: NOW,
     )
 

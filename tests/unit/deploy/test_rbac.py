@@ -27,6 +27,7 @@ KARPENTER_VERBS = {
     ("autoscaling.x-k8s.io", "capacitybuffers"): READ,
     ("autoscaling.x-k8s.io", "capacitybuffers/status"): frozenset({"update", "patch"}),
     ("", "podtemplates"): READ,
+    ("coordination.k8s.io", "leases"): frozenset({"create", "update", "patch"}),
     ("karpenter.k8s.aws", "ec2nodeclasses"): READ | {"update", "patch"},
     ("karpenter.k8s.aws", "ec2nodeclasses/status"): frozenset({"update", "patch"}),
     ("", "pods"): READ | {"delete"},

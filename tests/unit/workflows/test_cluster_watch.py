@@ -1,64 +1,62 @@
-"""Watch: one `watch_cluster` activity runs at any time, also after its process fails."""
+"""ClusterWatch: its details show the host of the watch and invalid objects, and it costs nothing while idle."""
 
-from temporalio.client import Client, WorkflowHandle
-from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.testing import WorkflowEnvironment
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from tenure.model.errors import Forbidden, TryLater
-from tests.support.fakes.planner_host import FakeHost
+import pytest
+from temporalio.client import WorkflowHandle
+
+import workflows.activity_options
+from tenure.model.errors import InvalidObject, InvalidObjectReport
+from tenure.model.workflow_states import ClusterWatchState, WatchHost
 from tests.support.fakes.worker import WorkerHarness
-from tests.support.workflows.eventually import has_continued_as_new, wait_until, wait_until_skipping_time
+from tests.support.workflows.eventually import has_continued_as_new, wait_until
 from workflows import ids
 from workflows.cluster_watch import ClusterWatchWorkflow
 
-Watch = WorkflowHandle[ClusterWatchWorkflow, None]
+AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
+INVALID = InvalidObject(kind="Pod", name="default/a", reason="InvalidField", message="spec: expected an object")
 
 
-async def start_watch(fake: WorkerHarness) -> Watch:
+async def start_watch(fake: WorkerHarness) -> WorkflowHandle[ClusterWatchWorkflow, None]:
     return await fake.client.start_workflow(
-        ClusterWatchWorkflow.run, fake.cluster, id=ids.watch(fake.cluster), task_queue=ids.task_queue(fake.cluster)
+        ClusterWatchWorkflow.run,
+        ClusterWatchState(cluster=fake.cluster),
+        id=ids.watch(fake.cluster),
+        task_queue=ids.task_queue(fake.cluster),
     )
 
 
-async def test_failed_watch_is_restarted(fake: WorkerHarness) -> None:
-    fake.host.faults["run"] = [TryLater("no API server"), Forbidden("another controller is active")]
-    await start_watch(fake)
-    await wait_until_skipping_time(fake, lambda: was_hosted(fake.host, 1), seconds=5)
-    assert fake.host.faults["run"] == []
+async def read_details(handle: WorkflowHandle[Any, Any]) -> str:
+    return str((await handle.query("__temporal_workflow_metadata")).current_details)
 
 
-async def test_completed_watch_continues_as_new(fake: WorkerHarness) -> None:
-    fake.host.ends = 1
-    first = await start_watch(fake)
-    await wait_until(lambda: was_hosted(fake.host, 2))
-    assert await has_continued_as_new(fake.client, first)
+async def test_details_show_the_host_or_its_fault(fake: WorkerHarness) -> None:
+    handle = await start_watch(fake)
+    assert "Waiting for a worker" in await read_details(handle)
+    await handle.signal(ClusterWatchWorkflow.report_host, WatchHost(identity="1@tenure-a", at=AT))
+    assert "Worker `1@tenure-a` hosts the watch" in await read_details(handle)
+    await handle.signal(
+        ClusterWatchWorkflow.report_host, WatchHost(identity="1@tenure-a", at=AT, fault="no API server")
+    )
+    assert "cannot host the watch" in await read_details(handle) and "no API server" in await read_details(handle)
 
 
-async def test_stopped_process_hands_watch_over(skipping: WorkflowEnvironment) -> None:
-    """The heartbeat carries the latest signals, so that the successor signals differences only."""
-    one = WorkerHarness.on(skipping)
-    two = WorkerHarness.on(skipping, cluster=one.cluster)
-    async with one.running_worker():
-        await start_watch(one)
-        await wait_until(lambda: was_hosted(one.host, 1))
-    async with two.running_worker():
-        await wait_until_skipping_time(skipping, lambda: was_hosted(two.host, 1), seconds=1)
+async def test_idle_watch_adds_no_events(fake: WorkerHarness) -> None:
+    handle = await start_watch(fake)
+    await read_details(handle)
+    before = (await handle.describe()).history_length
+    await fake.sleep(timedelta(days=1))
+    assert (await handle.describe()).history_length == before
 
 
-async def test_unresponsive_process_loses_watch(skipping: WorkflowEnvironment) -> None:
-    """The process was killed or hangs, so its heartbeats stop."""
-    one = WorkerHarness.on(skipping)
-    one.host.silent = True
-    address = skipping.client.service_client.config.target_host
-    two = WorkerHarness(await Client.connect(address, data_converter=pydantic_data_converter), cluster=one.cluster)
-    async with one.running_worker():
-        await start_watch(one)
-        await wait_until(lambda: was_hosted(one.host, 1))
-        async with two.running_worker():
-            await wait_until_skipping_time(
-                skipping, lambda: len(one.host.carried) + len(two.host.carried) >= 2, seconds=1
-            )
-
-
-async def was_hosted(host: FakeHost, times: int) -> bool:
-    return len(host.carried) == times
+async def test_invalid_objects_survive_continue_as_new(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 10)
+    handle = await start_watch(fake)
+    await handle.signal(ClusterWatchWorkflow.report_invalid_objects, InvalidObjectReport(objects=(INVALID,)))
+    for number in range(10):
+        await handle.signal(ClusterWatchWorkflow.report_host, WatchHost(identity=f"{number}@tenure-a", at=AT))
+    await wait_until(lambda: has_continued_as_new(fake.client, handle))
+    current = fake.client.get_workflow_handle_for(ClusterWatchWorkflow.run, handle.id)
+    assert (await current.query(ClusterWatchWorkflow.invalid_objects)).objects == (INVALID,)
+    assert "spec: expected an object" in await read_details(current)

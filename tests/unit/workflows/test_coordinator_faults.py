@@ -13,7 +13,6 @@ from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import is_blocked_by, wait_until_skipping_time
 from tests.support.workflows.nodeclaim_workflows import delete_nodeclaim, observe_empty, ready_nodeclaim, start_nodepool
 from workflows import ids
-from workflows.cluster_watch import ClusterWatchWorkflow
 from workflows.nodepool import NodePoolWorkflow
 from workflows.provisioner import ProvisioningWorkflow
 
@@ -51,14 +50,6 @@ async def test_blocked_plan_is_requested_with_backoff(fake: WorkerHarness) -> No
         if b"types are not known" in event.user_metadata.summary.data
     ]
     assert [one.total_seconds() for one in timers][:7] == [2, 2, 2, 4, 8, 10, 10]
-
-
-async def test_watch_survives_terminal_fault(fake: WorkerHarness) -> None:
-    fake.host.faults["run"] = [BadInput("no such lease")]
-    await fake.client.start_workflow(
-        ClusterWatchWorkflow.run, fake.cluster, id=ids.watch(fake.cluster), task_queue=ids.task_queue(fake.cluster)
-    )
-    await wait_until_skipping_time(fake, lambda: len(fake.host.carried) == 1)
 
 
 async def test_permit_request_of_deleted_node_is_removed(fake: WorkerHarness) -> None:

@@ -1,35 +1,31 @@
-"""Interruption: both sources are read while a process hosts the watch, and failures are reported."""
+"""Interruption: stores reports of the readers, and costs nothing while idle."""
 
-from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
-import pytest
-from temporalio.client import Client, WorkflowHandle
-from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.testing import WorkflowEnvironment
+from temporalio.client import WorkflowHandle
 
-from tenure.model.errors import Forbidden, NotFound
-from tenure.model.interruption.messages import FailedCheck, StatusReport
-from tenure.model.interruption.records import InterruptionState, QueueSetting, SourceState
-from tests.support.fakes.interruptions import utc_now
-from tests.support.fakes.worker import WorkerHarness
-from tests.support.workflows.eventually import (
-    count_scheduled,
-    has_continued_as_new,
-    wait_until,
-    wait_until_skipping_time,
+from tenure.model.interruption.messages import InterruptionMessage, OpenInterruption
+from tenure.model.interruption.records import (
+    InterruptionState,
+    MessageCounts,
+    OpenInterruptions,
+    QueueSetting,
+    SourceReport,
+    SourceState,
 )
+from tests.support.fakes.worker import WorkerHarness
 from workflows import ids
-from workflows.activity_options import READ
-from workflows.interruption import NO_HOST, InterruptionWorkflow
+from workflows.interruption import InterruptionWorkflow
 
+AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
+MISSING = "QueueDoesNotExist: no queue demo"
 Interruption = WorkflowHandle[InterruptionWorkflow, None]
 
 
-async def start_interruption(fake: WorkerHarness, queue: str = "demo", **state: object) -> Interruption:
+async def start_interruption(fake: WorkerHarness, queue: str = "demo") -> Interruption:
     return await fake.client.start_workflow(
         InterruptionWorkflow.run,
-        InterruptionState.model_validate({"cluster": fake.cluster, "queue": queue, **state}),
+        InterruptionState(cluster=fake.cluster, queue=queue),
         id=ids.interruption(fake.cluster),
         task_queue=ids.task_queue(fake.cluster),
     )
@@ -43,188 +39,57 @@ async def query_metadata(handle: Interruption) -> str:
     return str(await handle.query("__temporal_workflow_metadata"))
 
 
-async def wait_until_true(holds: Callable[[], bool]) -> None:
-    async def now() -> bool:
-        return holds()
-
-    await wait_until(now)
+async def report(handle: Interruption, fault: str, minutes: int) -> None:
+    at = AT + timedelta(minutes=minutes)
+    await handle.signal(InterruptionWorkflow.report_source, SourceReport(source="messages", fault=fault, at=at))
 
 
-async def test_message_reaches_node_and_is_deleted(fake: WorkerHarness) -> None:
-    queue, nodes = fake.interruptions.queue, fake.interruptions.nodes
-    async with fake.running_planner():
-        await start_interruption(fake)
-        queue.send("i-a")
-        await wait_until_true(lambda: queue.deleted == ["m1"])
-    assert nodes.notifications_for("i-a") == ["spotInterruption announced"]
-    assert set(queue.polled_queues) == {"demo"}
+async def test_failing_source_keeps_the_start_of_its_failure_until_it_recovers(fake: WorkerHarness) -> None:
+    handle = await start_interruption(fake)
+    await report(handle, MISSING, 0)
+    await report(handle, "AccessDenied: no", 5)
+    last = AT + timedelta(minutes=5)
+    failing = SourceState(failing_since=AT, fault="AccessDenied: no", fault_at=last)
+    found = await query_state(handle)
+    assert (found.messages, found.statuses) == (failing, SourceState())
+    assert "**unreadable**" in await query_metadata(handle)
+    await report(handle, "", 9)
+    assert (await query_state(handle)).messages == failing.model_copy(update={"failing_since": None})
 
 
-async def test_instance_status_is_read_too(fake: WorkerHarness) -> None:
-    check = FailedCheck(kind="systemStatus", since=utc_now() - timedelta(minutes=5))
-    fake.interruptions.statuses.reports = [StatusReport(instance_id="i-a", failed_checks=(check,))]
-    async with fake.running_planner():
-        handle = await start_interruption(fake)
-
-        async def open_now() -> bool:
-            return [one.instance_id for one in (await query_state(handle)).open_interruptions] == ["i-a"]
-
-        await wait_until(open_now)
+async def test_open_interruptions_are_stored_and_shown(fake: WorkerHarness) -> None:
+    handle = await start_interruption(fake)
+    message = InterruptionMessage(kind="systemStatus", id="1", source="status", at=AT, code="impaired")
+    opened = (OpenInterruption(instance_id="i-a", message=message),)
+    await handle.signal(InterruptionWorkflow.report_open_interruptions, OpenInterruptions(open_interruptions=opened))
+    assert (await query_state(handle)).open_interruptions == opened
     assert "i-a: systemStatus impaired" in await query_metadata(handle)
 
 
-async def test_unreadable_queue_is_reported_and_retried(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other source is still read."""
-    monkeypatch.setattr("workflows.interruption.READ_RECOVERED_AFTER", timedelta(seconds=1))
-    queue, statuses = fake.interruptions.queue, fake.interruptions.statuses
-    missing = NotFound("no queue demo", code="QueueDoesNotExist")
-    queue.faults = {"receive": [missing] * 3}
-    async with fake.running_planner():
-        handle = await start_interruption(fake)
-
-        async def failing() -> bool:
-            return (await query_state(handle)).messages.failed_attempts >= 2
-
-        await wait_until_skipping_time(fake, failing)
-        found = (await query_state(handle)).messages
-        assert (found.fault, found.failing_since is not None) == ("QueueDoesNotExist: no queue demo", True)
-        assert "**unreadable**" in await query_metadata(handle)
-        assert statuses.reads and (await query_state(handle)).statuses == SourceState()
-        queue.send("i-a")
-        await wait_until_true(lambda: queue.is_empty)
-        assert (await query_state(handle)).messages.failing_since == found.failing_since
-
-        async def well() -> bool:
-            return (await query_state(handle)).messages.failing_since is None
-
-        await wait_until_skipping_time(fake, well)
-    last = (await query_state(handle)).messages
-    assert (last.fault, last.failed_attempts) == ("QueueDoesNotExist: no queue demo", 0)
-    assert await count_scheduled(handle, "consume_queue") == 4
+async def test_message_counts_are_added(fake: WorkerHarness) -> None:
+    handle = await start_interruption(fake)
+    began = (await query_state(handle)).message_counts
+    assert began is not None and began.counts == {}
+    for counts in ({"received": 2, "foreign": 1}, {"received": 3}):
+        await handle.signal(InterruptionWorkflow.add_message_counts, MessageCounts(since=AT, counts=counts))
+    assert (await query_state(handle)).message_counts == MessageCounts(
+        since=began.since, counts={"received": 5, "foreign": 1}
+    )
 
 
-async def test_retry_delay_grows_to_one_minute(fake: WorkerHarness) -> None:
-    fake.interruptions.statuses.faults = {"read": [Forbidden("not allowed")] * 20}
-    async with fake.running_planner():
-        began = await fake.now()
-        handle = await start_interruption(fake, queue="")
-
-        async def tried() -> bool:
-            return (await query_state(handle)).statuses.failed_attempts >= 9
-
-        await wait_until_skipping_time(fake, tried, seconds=20)
-    took = (await fake.now()) - began
-    assert timedelta(seconds=63 + 60) < took < timedelta(seconds=63 + 240)
-
-
-async def test_without_queue_only_status_is_read(fake: WorkerHarness) -> None:
-    async with fake.running_planner():
-        handle = await start_interruption(fake, queue="")
-        await wait_until_true(lambda: fake.interruptions.statuses.reads > 0)
-    assert fake.interruptions.queue.polled_queues == []
+async def test_changed_queue_setting_resets_the_state_of_the_source(fake: WorkerHarness) -> None:
+    handle = await start_interruption(fake)
+    await report(handle, MISSING, 0)
+    await handle.signal(InterruptionWorkflow.set_queue, QueueSetting(queue="demo"))
+    assert (await query_state(handle)).messages.fault == MISSING
+    await handle.signal(InterruptionWorkflow.set_queue, QueueSetting(queue=""))
+    assert (await query_state(handle)).messages == SourceState()
     assert "INTERRUPTION_QUEUE is not set" in await query_metadata(handle)
 
 
-async def test_changed_queue_setting_is_followed(fake: WorkerHarness) -> None:
-    queue = fake.interruptions.queue
-    async with fake.running_planner():
-        handle = await start_interruption(fake, queue="one")
-        await wait_until_true(lambda: "one" in queue.polled_queues)
-        await handle.signal(InterruptionWorkflow.set_queue, QueueSetting(queue="two"))
-        await wait_until_true(lambda: queue.polled_queues[-1] == "two" and queue.polling == 1)
-        await handle.signal(InterruptionWorkflow.set_queue, QueueSetting(queue=""))
-        await wait_until_true(lambda: queue.polling == 0)
-
-
-async def test_repeated_queue_setting_keeps_consumer(fake: WorkerHarness) -> None:
-    async with fake.running_planner():
-        handle = await start_interruption(fake)
-        await wait_until_true(lambda: bool(fake.interruptions.queue.polled_queues))
-        for _ in range(3):
-            await handle.signal(InterruptionWorkflow.set_queue, QueueSetting(queue="demo"))
-        await query_state(handle)
-    assert await count_scheduled(handle, "consume_queue") == 1
-
-
-async def test_missing_watch_host_is_reported_and_awaited(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(READ, "schedule_to_start_timeout", timedelta(seconds=1))
+async def test_idle_interruption_adds_no_events(fake: WorkerHarness) -> None:
     handle = await start_interruption(fake)
-
-    async def missing_host_is_reported() -> bool:
-        return (await query_state(handle)).messages.fault == NO_HOST
-
-    await wait_until_skipping_time(fake, missing_host_is_reported)
-    assert NO_HOST in await query_metadata(handle)
-    fake.interruptions.queue.send("i-a")
-    async with fake.running_planner():
-
-        async def handled() -> bool:
-            return fake.interruptions.queue.is_empty
-
-        await wait_until_skipping_time(fake, handled)
-
-
-async def test_stopped_process_hands_consumers_over(skipping: WorkflowEnvironment) -> None:
-    one = WorkerHarness.on(skipping)
-    two = WorkerHarness.on(skipping, cluster=one.cluster)
-    async with one.running_worker():
-        async with one.running_planner():
-            handle = await start_interruption(one)
-            await wait_until_true(
-                lambda: bool(one.interruptions.queue.polled_queues) and one.interruptions.statuses.reads > 0
-            )
-        async with two.running_planner():
-            two.interruptions.queue.send("i-a")
-
-            async def handled() -> bool:
-                return two.interruptions.queue.is_empty
-
-            await wait_until_skipping_time(skipping, handled)
-        assert await count_scheduled(handle, "consume_queue") == 1
-
-
-async def test_unresponsive_process_is_replaced(skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process was killed or hangs: its heartbeats stop, and another process continues."""
-    monkeypatch.setitem(READ, "heartbeat_timeout", timedelta(seconds=1))
-    monkeypatch.setattr("activities.runtime.HEARTBEAT_EVERY_SECONDS", 1000.0)
-    one = WorkerHarness.on(skipping)
-    address = skipping.client.service_client.config.target_host
-    two = WorkerHarness(await Client.connect(address, data_converter=pydantic_data_converter), cluster=one.cluster)
-    async with one.running_worker(), one.running_planner():
-        handle = await start_interruption(one)
-        await wait_until_true(lambda: bool(one.interruptions.queue.polled_queues))
-        two.interruptions.queue.send("i-a")
-        async with two.running_planner():
-
-            async def handled() -> bool:
-                return two.interruptions.queue.is_empty
-
-            await wait_until_skipping_time(skipping, handled)
-        assert (await query_state(handle)).messages.failing_since is None
-        assert await count_scheduled(handle, "consume_queue") == 1
-
-
-async def test_repeated_faults_continue_as_new(fake: WorkerHarness) -> None:
-    """Both sources fail, because the server skips no time while an activity runs."""
-    fake.interruptions.queue.faults = {"receive": [Forbidden("not allowed")] * 200}
-    fake.interruptions.statuses.faults = {"read": [Forbidden("not allowed")] * 200}
-    async with fake.running_planner():
-        handle = await start_interruption(fake)
-
-        async def is_continued() -> bool:
-            return await has_continued_as_new(fake.client, handle)
-
-        await wait_until_skipping_time(fake, is_continued, minutes=5)
-        found = await query_state(fake.client.get_workflow_handle_for(InterruptionWorkflow.run, handle.id))
-    assert found.messages.failed_attempts > 15 and found.messages.failing_since is not None
-
-
-async def test_uncached_workflow_replays_and_continues(skipping: WorkflowEnvironment) -> None:
-    """Without a cache, each workflow task starts with a replay."""
-    uncached = WorkerHarness.on(skipping, max_cached_workflows=0)
-    async with uncached.running_worker(), uncached.running_planner():
-        handle = await start_interruption(uncached)
-        await handle.signal(InterruptionWorkflow.set_queue, QueueSetting(queue="other"))
-        uncached.interruptions.queue.send("i-a")
-        await wait_until_true(lambda: uncached.interruptions.queue.is_empty)
-        assert (await query_state(handle)).queue == "other"
+    await query_state(handle)
+    before = (await handle.describe()).history_length
+    await fake.sleep(timedelta(days=1))
+    assert (await handle.describe()).history_length == before

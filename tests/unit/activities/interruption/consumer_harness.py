@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 
-from temporalio.testing import ActivityEnvironment
+from temporalio.common import MetricMeter
 
 from activities.interruption import queue_consumer
 from activities.interruption.queue_consumer import QueueConsumer
@@ -28,7 +28,7 @@ class ConsumerHarness(FakeInterruptions):
             "demo",
             queue=self.queue,
             nodes=self.nodes,
-            early_evictions=EarlyEvictions(fakes.build_ports()),
+            early_evictions=EarlyEvictions(fakes.build_ports(), MetricMeter.noop),
             metrics=self.metrics,
             now=lambda: self.now,
             sleep=self.sleep,
@@ -51,7 +51,7 @@ class ConsumerHarness(FakeInterruptions):
 
     @asynccontextmanager
     async def consuming(self) -> AsyncIterator[asyncio.Task[None]]:
-        task = asyncio.ensure_future(ActivityEnvironment().run(self.reading.run))
+        task = asyncio.ensure_future(self.reading.run())
         try:
             yield task
         finally:

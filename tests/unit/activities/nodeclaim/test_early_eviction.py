@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from temporalio.common import MetricMeter
 
 from activities.nodeclaim.eviction import EARLY_EVICTION_TIMEOUT_SECONDS, EarlyEvictions, NodeEarlyEviction
 from activities.ports.interruption import InterruptedNode
@@ -27,9 +28,9 @@ def departing_node(cluster: FakeCluster, uid: str = "uid-node-a") -> Interrupted
 async def run_early_eviction(
     cluster: FakeCluster, early_evictions: EarlyEvictions | None = None, uid: str = "uid-node-a"
 ) -> NodeEarlyEviction:
-    found = (early_evictions or EarlyEvictions(cluster.made)).begin_for(departing_node(cluster, uid))
+    found = (early_evictions or EarlyEvictions(cluster.made, MetricMeter.noop)).begin_for(departing_node(cluster, uid))
     assert found is not None
-    await run_activity(found.run, EARLY_EVICTION_TIMEOUT_SECONDS)
+    await found.run(EARLY_EVICTION_TIMEOUT_SECONDS)
     return found
 
 
@@ -45,7 +46,7 @@ async def test_node_is_tainted_before_pods_are_evicted(cluster: FakeCluster) -> 
 
 
 async def test_repeated_interruption_evicts_once(cluster: FakeCluster) -> None:
-    first, early_evictions = departing_node(cluster), EarlyEvictions(cluster.made)
+    first, early_evictions = departing_node(cluster), EarlyEvictions(cluster.made, MetricMeter.noop)
     await run_early_eviction(cluster, early_evictions)
     assert early_evictions.begin_for(first) is None
     assert cluster.pods.evicted == ["web", "api"]
@@ -53,7 +54,7 @@ async def test_repeated_interruption_evicts_once(cluster: FakeCluster) -> None:
 
 def test_node_without_pods_needs_no_early_eviction(cluster: FakeCluster) -> None:
     node = InterruptedNode(node="node-a", uid="uid-node-a", tainted=False, pods=())
-    assert EarlyEvictions(cluster.made).begin_for(node) is None
+    assert EarlyEvictions(cluster.made, MetricMeter.noop).begin_for(node) is None
 
 
 async def test_node_with_other_uid_keeps_its_pods(cluster: FakeCluster) -> None:
@@ -83,7 +84,7 @@ async def test_hanging_api_server_delays_signal_for_limited_time(
         return await evict(pod) if pod.name == "web" else await asyncio.Future()
 
     monkeypatch.setattr(cluster.pods, "evict", hangs)
-    found = EarlyEvictions(cluster.made).begin_for(departing_node(cluster))
+    found = EarlyEvictions(cluster.made, MetricMeter.noop).begin_for(departing_node(cluster))
     assert found is not None
     await run_activity(found.run, 0.05)
     assert [*found.evicted_pods] == ["default/web"]

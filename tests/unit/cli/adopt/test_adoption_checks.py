@@ -31,7 +31,12 @@ PROFILE_IN_USE = ProfileInUse(name="demo_123", there=True, whose="Karpenter's")
 
 def lease(seconds: float) -> ObservedLease:
     return ObservedLease(
-        namespace="kube-system", holder="karpenter-7d9", renewed=at(-seconds), duration=timedelta(seconds=15)
+        namespace="kube-system",
+        name="karpenter-leader-election",
+        holder="karpenter-7d9",
+        renewed=at(-seconds),
+        acquired=at(-seconds),
+        duration=timedelta(seconds=15),
     )
 
 

@@ -116,7 +116,10 @@ class FakeHandover(Handover):
         lease = LEASES.path("karpenter-leader-election", namespace="")
         renewed = datetime.now(UTC) - timedelta(seconds=0 if self.replicas(KARPENTER) else 60)
         spec = {"holderIdentity": "karpenter-7d9", "renewTime": renewed.isoformat(), "leaseDurationSeconds": 15}
-        self.api.objects[lease] = {"metadata": {"namespace": "kube-system"}, "spec": spec}
+        self.api.objects[lease] = {
+            "metadata": {"namespace": "kube-system", "name": "karpenter-leader-election"},
+            "spec": spec,
+        }
         self.api.objects[TENURE]["status"] = {"replicas": self.replicas(TENURE)}
         if self.replicas(TENURE) and not self.idle:
             assert not self.replicas(KARPENTER), "both run"
@@ -128,9 +131,9 @@ class FakeHandover(Handover):
                 if name in self.deletes:
                     found["metadata"]["deletionTimestamp"] = "2026-01-01T12:00:00Z"
 
-    async def _list_watch_hosts(self) -> list[str]:
+    async def _find_watch_host(self) -> str:
         self._react()
-        return ["1@worker"] if self.replicas(TENURE) and self._temporal is not None else []
+        return "1@worker" if self.replicas(TENURE) and self._temporal is not None else ""
 
     async def _why_still_led(self) -> str:
         self._react()

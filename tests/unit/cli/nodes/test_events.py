@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from _pytest.capture import CaptureFixture
 from temporalio.api.common.v1 import Memo
-from temporalio.api.workflow.v1 import PendingActivityInfo, WorkflowExecutionInfo
+from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 from temporalio.client import Client, WorkflowExecution
 from temporalio.client import WorkflowExecutionStatus as Status
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
@@ -29,7 +29,7 @@ from tenure.cli.nodes.events import (
 )
 from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.cli.temporal_client import Connection
-from tenure.model.interruption.records import MEMO, EventRecord, MessageCounts
+from tenure.model.interruption.records import MEMO, EventRecord, InterruptionState, MessageCounts
 from tests.unit.cli.nodes.test_workflows import execution
 from workflows import ids, search_attributes
 
@@ -49,11 +49,12 @@ def record(**fields: Any) -> EventRecord:
 
 
 class FakeTemporal:
-    """A fake Temporal client that lists workflows and describes the queue consumer."""
+    """A fake Temporal client that lists workflows and queries the Interruption workflow."""
 
     def __init__(self) -> None:
         self.found: list[WorkflowExecution] = []
-        self.pending: list[PendingActivityInfo] = []
+        self.interruption: InterruptionState | None = None
+        """None: no worker responds."""
         self.queries: list[str] = []
         self.fault: RPCError | None = None
         self.data_converter = pydantic_data_converter
@@ -83,13 +84,6 @@ class FakeTemporal:
             )
         )
 
-    async def add_pending_reader(self, activity: str = "consume_queue", **counts: int) -> None:
-        one = PendingActivityInfo()
-        one.activity_type.name = activity
-        beat = await pydantic_data_converter.encode([MessageCounts(since=NOW, counts=counts).model_dump(mode="json")])
-        one.heartbeat_details.payloads.extend(beat)
-        self.pending.append(one)
-
     def list_workflows(self, query: str, page_size: int) -> AsyncIterator[WorkflowExecution]:
         self.queries.append(query)
 
@@ -104,12 +98,12 @@ class FakeTemporal:
     def get_workflow_handle(self, workflow_id: str) -> Any:
         assert workflow_id == ids.interruption("demo")
 
-        async def describe() -> Any:
-            if self.fault:
-                raise self.fault
-            return SimpleNamespace(raw_description=SimpleNamespace(pending_activities=self.pending))
+        async def query(name: str, **_: Any) -> InterruptionState:
+            if self.interruption is None:
+                raise RPCError("no worker", RPCStatusCode.DEADLINE_EXCEEDED, b"")
+            return self.interruption
 
-        return SimpleNamespace(describe=describe)
+        return SimpleNamespace(query=query)
 
     def make_reader(self) -> NodeEventReader:
         return NodeEventReader(cast(Client, self), "demo")
@@ -164,31 +158,22 @@ async def test_unreadable_memo_does_not_hide_other_nodes(temporal: FakeTemporal)
     assert [len(one.records) for one in await temporal.make_reader().list_node_events(DAY)] == [0, 1]
 
 
-async def test_message_counts_come_from_queue_consumer(temporal: FakeTemporal) -> None:
-    await temporal.add_pending_reader("read_instance_status", received=99)
-    await temporal.add_pending_reader(received=15, deleted=14, foreign=3, repeated=4)
-    message_counts = await temporal.make_reader().read_message_counts()
-    assert message_counts is not None and message_counts.counts == {
-        "received": 15,
-        "deleted": 14,
-        "foreign": 3,
-        "repeated": 4,
-    }
+async def test_message_counts_come_from_the_interruption_workflow(temporal: FakeTemporal) -> None:
+    counts = MessageCounts(since=NOW, counts={"received": 15, "deleted": 14, "foreign": 3, "repeated": 4})
+    temporal.interruption = InterruptionState(cluster="demo", queue="demo", message_counts=counts)
+    assert await temporal.make_reader().read_message_counts() == counts
 
 
-@pytest.mark.parametrize("status", [RPCStatusCode.NOT_FOUND, RPCStatusCode.UNAVAILABLE])
-async def test_missing_consumer_has_no_counts_and_faults_are_raised(
-    temporal: FakeTemporal, status: RPCStatusCode
-) -> None:
+async def test_without_queue_or_worker_there_are_no_counts(temporal: FakeTemporal) -> None:
     assert await temporal.make_reader().read_message_counts() is None
-    temporal.fault = RPCError("away", status, b"")
-    if status is RPCStatusCode.NOT_FOUND:
-        assert await temporal.make_reader().read_message_counts() is None
-    else:
-        with pytest.raises(RPCError, match="away"):
-            await temporal.make_reader().read_message_counts()
-        with pytest.raises(RPCError, match="away"):
-            await temporal.make_reader().list_node_events(DAY)
+    temporal.interruption = InterruptionState(cluster="demo", message_counts=MessageCounts(since=NOW))
+    assert await temporal.make_reader().read_message_counts() is None
+
+
+async def test_fault_of_the_list_is_raised(temporal: FakeTemporal) -> None:
+    temporal.fault = RPCError("away", RPCStatusCode.UNAVAILABLE, b"")
+    with pytest.raises(RPCError, match="away"):
+        await temporal.make_reader().list_node_events(DAY)
 
 
 # --- output ---

@@ -12,7 +12,7 @@ from tenure.controller.cache.expected_pods import ExpectedPods
 from tenure.controller.cache.nominations import Nominations
 from tenure.controller.cache.pod_verdicts import PodVerdicts
 from tenure.controller.disruption.status import Overlays, OverlayStatusWriter
-from tenure.controller.interruption import InterruptedCapacity
+from tenure.controller.interruption.notifier import InterruptedCapacity
 from tenure.controller.planning.planner_process import PlannerClient
 from tenure.controller.planning.pod_verdict_events import PodVerdictEvents
 from tenure.controller.planning.provisioner import Provisioner

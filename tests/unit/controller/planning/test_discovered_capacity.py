@@ -194,10 +194,10 @@ START = Start("Provisioning", ProvisioningState(cluster="c"))
 
 
 class DiscoveryNotifierHarness(CacheHarness):
-    def __init__(self, sent: dict[str, str]) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.temporal, self.discovery = FakeTemporal(), CapacityDiscovery(self.cache)
-        self.signal_queue = SignalQueue(self.temporal.client, "queue", sent)
+        self.signal_queue = SignalQueue(self.temporal.client, "queue")
         self.notifier = DiscoveredCapacityNotifier("c", self.discovery, self.signal_queue)
 
     async def notify(self, after: float = 0) -> None:
@@ -212,7 +212,7 @@ class DiscoveryNotifierHarness(CacheHarness):
 
 @pytest.fixture
 async def reporting() -> AsyncIterator[DiscoveryNotifierHarness]:
-    reporting = DiscoveryNotifierHarness({})
+    reporting = DiscoveryNotifierHarness()
     task = asyncio.create_task(reporting.signal_queue.run())
     yield reporting
     task.cancel()
@@ -275,15 +275,6 @@ async def test_full_workflow_does_not_count_as_lost(
     reporting.discovery.apply_stored(DiscoveredCapacity(images={STANDARD: {"m6i.large": 7650 << 20}}))
     assert reporting.discovery.unreported().discovered.entry_count == 1
     assert not reporting.notifier.discard_if_lost()
-
-
-async def test_successor_with_the_same_discovery_sends_no_signal(reporting: DiscoveryNotifierHarness) -> None:
-    discover(reporting, nodeclaim_and_node("a"), by=reporting.discovery)
-    await reporting.notify()
-    successor = DiscoveryNotifierHarness(dict(reporting.signal_queue.sent))
-    discover(successor, nodeclaim_and_node("a"), by=successor.discovery)
-    await successor.notify()
-    assert not successor.temporal.sent and not successor.signal_queue._waiting
 
 
 async def test_demand_and_discovery_signals_do_not_replace_each_other(reporting: DiscoveryNotifierHarness) -> None:

@@ -11,7 +11,6 @@ from tests.support.controller.builders import (
     claim,
     node,
     pod,
-    pool,
     stamp,
 )
 from tests.unit.controller.signals.notifier_harness import ALL_SYNCED, CLAIM, NotifierHarness, build_notifier
@@ -96,12 +95,20 @@ def test_notready_node_within_its_grace_period_is_not_empty(harness: NotifierHar
 
 
 def test_emptiness_is_not_signaled_during_the_warm_up(harness: NotifierHarness) -> None:
+    """The workflow keeps its own state until then. The node may be empty since long, or needed by pending pods."""
     harness.add_running_node()
     warming_up = replace(ALL_SYNCED, warm_up_until=at(30))
     harness.notify(1, warming_up)
-    assert not harness.last_observed().empty and harness.notifier.next_due_at() == at(30)
+    assert not harness.signal_queue.arguments_to(CLAIM) and harness.notifier.next_due_at() == at(30)
     harness.notify(30)
     assert harness.last_observed().empty
+
+
+def test_occupied_node_is_signaled_during_the_warm_up(harness: NotifierHarness) -> None:
+    harness.add_running_node()
+    harness.apply_objects("pods", pod("p", on="n1"))
+    harness.notify(1, replace(ALL_SYNCED, warm_up_until=at(30)))
+    assert not harness.last_observed().empty
 
 
 def test_node_empty_before_the_session_is_empty_since_its_start(harness: NotifierHarness) -> None:
@@ -110,24 +117,12 @@ def test_node_empty_before_the_session_is_empty_since_its_start(harness: Notifie
     assert harness.last_observed().empty_since == NOW
 
 
-def test_empty_since_survives_a_failover(harness: NotifierHarness) -> None:
+def test_routine_observations_of_a_new_host_have_low_priority(harness: NotifierHarness) -> None:
     harness.add_running_node()
-    harness.apply_objects("pods", pod("p", on="n1"))
-    harness.delete_objects("pods", pod("p", on="n1"))
     harness.notify(1)
-    successor = NotifierHarness(dict(harness.signal_queue.sent))
-    successor.apply_objects(
-        "nodepools", pool(disruption={"consolidateAfter": "30s", "consolidationPolicy": "WhenEmpty"})
-    )
-    successor.add_running_node()
-    successor.notify(100, replace(ALL_SYNCED, warm_up_until=at(130)))
-    assert not successor.signal_queue.arguments_to(CLAIM), "unchanged facts are not signaled again after a failover"
-    successor.apply_objects("nodes", node("n1", of="c1", annotations={"karpenter.sh/do-not-disrupt": "true"}))
-    successor.notify(101)
-    assert (
-        successor.last_observed().do_not_disrupt
-        and successor.last_observed().empty_since == harness.last_observed().empty_since
-    )
+    harness.apply_objects("nodes", node("n1", of="c1", annotations={"karpenter.sh/do-not-disrupt": "true"}))
+    harness.notify(2)
+    assert [one.low_priority for one in harness.signal_queue.signals if one.workflow_id == CLAIM] == [True, False]
 
 
 def test_empty_since_is_marked_as_unseen_if_the_node_was_empty_at_start(harness: NotifierHarness) -> None:

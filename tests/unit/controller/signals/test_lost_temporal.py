@@ -18,7 +18,7 @@ async def test_signals_are_sent_after_temporal_recovers(monkeypatch: pytest.Monk
     monkeypatch.setattr(signaller, "_MAX_BACKOFF_SECONDS", 0.001)
     temporal, observed = FakeTemporal(), list[tuple[str, bool]]()
     temporal.failures = [RPCStatusCode.UNAVAILABLE] * 3 * MIN_FAILURES
-    queue = SignalQueue(temporal.client, "queue", {}, Endpoints(lambda *found: observed.append(found)))
+    queue = SignalQueue(temporal.client, "queue", Endpoints(lambda *found: observed.append(found)))
     for name in ("a", "b", "c"):
         queue.enqueue(Signal(name, "observe", ObservedNodeClaim(number=1), "digest"))
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
@@ -23,7 +24,7 @@ def temporal(monkeypatch: pytest.MonkeyPatch) -> FakeTemporal:
 
 @pytest.fixture
 async def signal_queue(temporal: FakeTemporal) -> AsyncIterator[SignalQueue]:
-    signal_queue = SignalQueue(temporal.client, "queue", {})
+    signal_queue = SignalQueue(temporal.client, "queue")
     task = asyncio.create_task(signal_queue.run())
     yield signal_queue
     task.cancel()
@@ -52,6 +53,21 @@ async def wait_until_idle(signal_queue: SignalQueue) -> None:
 
 def sent_numbers(temporal: FakeTemporal) -> list[int]:
     return [one.argument.number for one in temporal.sent if isinstance(one.argument, ObservedNodePool)]
+
+
+async def test_low_priority_signals_wait_for_others(temporal: FakeTemporal, signal_queue: SignalQueue) -> None:
+    for number in range(40):
+        signal_queue.enqueue(replace(signal(number, f"w{number}"), low_priority=number < 39))
+    await wait_until_idle(signal_queue)
+    assert sent_numbers(temporal)[0] == 39 and sorted(sent_numbers(temporal)) == list(range(40))
+
+
+async def test_changed_signal_no_longer_has_low_priority(temporal: FakeTemporal, signal_queue: SignalQueue) -> None:
+    for number in range(40):
+        signal_queue.enqueue(replace(signal(number, f"w{number}"), low_priority=True))
+    signal_queue.enqueue(signal(100, "w39"))
+    await wait_until_idle(signal_queue)
+    assert sent_numbers(temporal)[0] == 100 and 39 not in sent_numbers(temporal) and len(sent_numbers(temporal)) == 40
 
 
 async def test_signal_starts_a_missing_workflow(temporal: FakeTemporal, signal_queue: SignalQueue) -> None:

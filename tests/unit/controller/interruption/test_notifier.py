@@ -9,9 +9,9 @@ import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.ports.interruption import InterruptedNode, NotifyOutcome
-from tenure.controller import interruption
 from tenure.controller.host import ClusterController
-from tenure.controller.interruption import InterruptionNotifier
+from tenure.controller.interruption import notifier
+from tenure.controller.interruption.notifier import InterruptionNotifier
 from tenure.controller.session import ControllerSession
 from tenure.controller.settings import ControllerSettings
 from tenure.model.interruption.messages import InterruptionMessage, InterruptionMessages
@@ -149,7 +149,7 @@ async def test_instance_termination_of_a_deleting_node_is_not_signaled(harness: 
 
 
 async def test_tracked_messages_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interruption, "MAX_TRACKED", 2)
+    monkeypatch.setattr(notifier, "MAX_TRACKED", 2)
     harness = InterruptionNotifierHarness()
     for number in range(3):
         await harness.notify(change(id=f"arn:{number}"))
@@ -159,7 +159,7 @@ async def test_tracked_messages_are_limited(monkeypatch: pytest.MonkeyPatch) -> 
 
 async def test_concurrent_interruption_signals_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = InterruptionNotifierHarness()
-    names = [f"n{number}" for number in range(3 * interruption.MAX_CONCURRENT_SIGNALS)]
+    names = [f"n{number}" for number in range(3 * notifier.MAX_CONCURRENT_SIGNALS)]
     for name in names:
         harness.apply_objects("nodeclaims", claim(name, phase="Initialized"))
     harness.temporal.gate = asyncio.Event()
@@ -167,7 +167,7 @@ async def test_concurrent_interruption_signals_are_limited(monkeypatch: pytest.M
     await run_pending_tasks()
     harness.temporal.gate.set()
     assert set(await asyncio.gather(*tasks)) == {"notified"}
-    assert harness.temporal.max_in_flight == interruption.MAX_CONCURRENT_SIGNALS
+    assert harness.temporal.max_in_flight == notifier.MAX_CONCURRENT_SIGNALS
 
 
 def test_nodeclaim_is_found_by_instance_until_deletion(harness: InterruptionNotifierHarness) -> None:
@@ -176,7 +176,7 @@ def test_nodeclaim_is_found_by_instance_until_deletion(harness: InterruptionNoti
     harness.delete_objects("nodeclaims", claim("a", phase="Initialized"))
     assert harness.cache.nodeclaim_of_instance("i-a") is None
     assert harness.cache.nodeclaim_of_instance("") is None
-    assert timedelta(minutes=2) == interruption.LAUNCH_WINDOW
+    assert timedelta(minutes=2) == notifier.LAUNCH_WINDOW
 
 
 class FakeSession:

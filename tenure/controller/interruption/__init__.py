@@ -1,0 +1,1 @@
+"""Interruptions: readers of AWS messages, and signals to NodeClaim workflows."""

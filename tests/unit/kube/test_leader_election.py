@@ -1,0 +1,187 @@
+"""Leader election: one replica leads, and another one follows it after a release, a kill or a lost connection."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from functools import partial
+
+import pytest
+
+from tenure.clock import utc_now
+from tenure.kube.adapters.cluster import ObservedLease
+from tenure.kube.leader_election import LeaderElector
+from tenure.model.errors import Conflict, Fault, TryLater
+from tests.support.product.eventually import wait_until
+
+
+class FakeLeases:
+    """One Lease in memory, with resource versions."""
+
+    def __init__(self) -> None:
+        self.lease: ObservedLease | None = None
+        self.fault: Fault | None = None
+        self.writes = 0
+
+    async def get(self, namespace: str, name: str) -> ObservedLease | None:
+        await asyncio.sleep(0)
+        if self.fault:
+            raise self.fault
+        return self.lease
+
+    async def write(self, lease: ObservedLease) -> None:
+        if lease.version != (self.lease.version if self.lease else ""):
+            raise Conflict("changed")
+        self.writes += 1
+        self.lease = lease.model_copy(update={"version": str(self.writes)})
+
+    @property
+    def holder(self) -> str:
+        return self.lease.holder if self.lease else ""
+
+
+class Replica:
+    """A process that takes part in the election."""
+
+    def __init__(self, leases: FakeLeases, identity: str) -> None:
+        self.identity, self.leading, self.led, self.lost = identity, False, 0, False
+        self.fault: Exception | None = None
+        self.elector = LeaderElector(leases, "tenure", identity, is_leader_lost=self._is_leader_lost)
+
+    async def _is_leader_lost(self) -> bool:
+        return self.lost
+
+    async def lead(self) -> None:
+        self.leading, self.led = True, self.led + 1
+        try:
+            if self.fault:
+                fault, self.fault = self.fault, None
+                raise fault
+            await asyncio.Event().wait()
+        finally:
+            self.leading = False
+
+
+@pytest.fixture
+def leases(monkeypatch: pytest.MonkeyPatch) -> FakeLeases:
+    """With short intervals. The Lease is written with them too."""
+    values = {
+        "LEASE_DURATION": timedelta(seconds=0.3),
+        "RENEW_SECONDS": 0.02,
+        "RENEW_RETRY_SECONDS": 0.02,
+        "RENEW_DEADLINE_SECONDS": 0.2,
+        "LEASE_RETRY_SECONDS": 0.02,
+        "RETRY_AFTER_FAULT_SECONDS": 0.05,
+        "NEW_LEADER_SECONDS": 0.1,
+        "LEADER_CHECK_SECONDS": 0.02,
+    }
+    for name, value in values.items():
+        monkeypatch.setattr(f"tenure.kube.leader_election.{name}", value)
+    return FakeLeases()
+
+
+@asynccontextmanager
+async def electing(*replicas: Replica) -> AsyncIterator[list[asyncio.Task[None]]]:
+    tasks = [asyncio.create_task(one.elector.run(one.lead)) for one in replicas]
+    try:
+        yield tasks
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def wait_until_leading(replica: Replica, times: int = 1) -> None:
+    async def assert_leading() -> None:
+        assert replica.leading and replica.led >= times
+
+    await wait_until(assert_leading, seconds=20, poll_interval=0.01)
+
+
+async def test_one_of_two_replicas_leads_and_hands_over_at_its_end(leases: FakeLeases) -> None:
+    first, second = Replica(leases, "1@a"), Replica(leases, "1@b")
+    async with electing(first) as (task,):
+        await wait_until_leading(first)
+        async with electing(second):
+            renewals = leases.writes
+            await wait_until(partial(assert_written, leases, renewals + 3), seconds=20, poll_interval=0.01)
+            assert not second.led and leases.holder == "1@a"
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            assert leases.holder == ""
+            await wait_until_leading(second)
+            assert not first.leading and leases.lease and leases.lease.transitions == 1
+
+
+async def assert_written(leases: FakeLeases, writes: int) -> None:
+    assert leases.writes >= writes
+
+
+async def test_killed_leader_is_replaced_after_the_duration_of_its_lease(leases: FakeLeases) -> None:
+    first, second = Replica(leases, "1@a"), Replica(leases, "1@b")
+    async with electing(first):
+        await wait_until_leading(first)
+        killed_at = leases.lease
+    assert killed_at is not None
+    leases.lease = killed_at.model_copy(update={"version": leases.lease.version if leases.lease else ""})
+    async with electing(second):
+        began = asyncio.get_running_loop().time()
+        await wait_until_leading(second)
+        assert asyncio.get_running_loop().time() - began >= 0.3
+
+
+async def test_restarted_process_continues_at_once(leases: FakeLeases) -> None:
+    now = utc_now()
+    leases.lease = ObservedLease(
+        namespace="tenure", name="x", holder="1@a", renewed=now, acquired=now, duration=timedelta(hours=1), version="1"
+    )
+    leases.writes = 1
+    first = Replica(leases, "1@a")
+    async with electing(first):
+        await wait_until_leading(first)
+    assert leases.lease.acquired == now
+
+
+async def test_leader_that_cannot_renew_stops_before_another_may_lead(leases: FakeLeases) -> None:
+    first = Replica(leases, "1@a")
+    async with electing(first):
+        await wait_until_leading(first)
+        leases.fault = TryLater("no API server")
+
+        async def assert_stopped() -> None:
+            assert not first.leading
+
+        await wait_until(assert_stopped, seconds=20, poll_interval=0.01)
+        leases.fault = None
+        await wait_until_leading(first, times=2)
+
+
+async def test_fault_of_the_session_releases_the_lease(leases: FakeLeases) -> None:
+    first, second = Replica(leases, "1@a"), Replica(leases, "1@b")
+    first.fault = TryLater("no watch")
+    async with electing(first):
+        await wait_until(partial(assert_written, leases, 2), seconds=20, poll_interval=0.01)
+        async with electing(second):
+            await wait_until_leading(second if leases.holder != "1@a" else first)
+
+
+async def test_unexpected_error_of_the_session_starts_another_one(leases: FakeLeases) -> None:
+    first = Replica(leases, "1@a")
+    first.fault = ValueError("a defect")
+    async with electing(first):
+        await wait_until_leading(first, times=2)
+
+
+async def test_leader_without_temporal_is_replaced(leases: FakeLeases) -> None:
+    """It renews the Lease, but no worker polls the plan queue."""
+    first, second = Replica(leases, "1@a"), Replica(leases, "1@b")
+    async with electing(first):
+        await wait_until_leading(first)
+        async with electing(second):
+            second.lost = True
+            await wait_until_leading(second)
+
+            async def assert_only_second() -> None:
+                assert not first.leading and leases.holder == "1@b"
+
+            await wait_until(assert_only_second, seconds=20, poll_interval=0.01)
