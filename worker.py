@@ -8,7 +8,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -231,36 +231,55 @@ async def serve(
     memory_trim = asyncio.create_task(process.trim_memory(), name="memory")
     replica_watch = worker_versioning.watch_replicas(temporal, launches.task_queue, cloud.clients.set_replicas)
     async with launches, drains, worker:
-        async with replica_watch, worker_versioning.as_current_build(temporal, name, build, readiness.wait_for):
-            singletons = (temporal, name, batch_window(settings))
-            await temporal_service.start_singletons(*singletons, events=settings.interruption_queue)
-            singleton_check = asyncio.create_task(
-                temporal_service.restart_missing_singletons(
-                    *singletons,
-                    events=settings.interruption_queue,
-                    missing_workflows=metrics.WORKFLOWS_MISSING.bind(meter_of(temporal)),
-                ),
-                name="singletons",
+        elector = LeaderElector(
+            cluster.leases,
+            settings.system_namespace,
+            temporal.identity,
+            is_leader_lost=lambda: worker_versioning.is_unpolled(temporal, ids.plan_queue(name)),
+        )
+        async with replica_watch:
+            lead = asyncio.create_task(
+                lead_cluster(settings, temporal, readiness, lambda: elector.run(host.run)), name="lead"
             )
-            await remove_schedules(temporal, name)
-            readiness.wait_for("")
-            log.info("worker started", cluster=name, temporal=settings.temporal_address)
-            elector = LeaderElector(
-                cluster.leases,
-                settings.system_namespace,
-                temporal.identity,
-                is_leader_lost=lambda: worker_versioning.is_unpolled(temporal, ids.plan_queue(name)),
-            )
-            hosting = asyncio.create_task(elector.run(host.run), name="leader-election")
-            await karpenter_lease.wait_until_acquired()
-            readiness.wait_for("stopping")
-            hosting.cancel()
-            await asyncio.gather(hosting, return_exceptions=True)
-            prefetch.cancel()
-            memory_trim.cancel()
-            singleton_check.cancel()
-            log.info("worker stopping")
+            other = asyncio.create_task(karpenter_lease.wait_until_acquired(), name="karpenter-lease")
+            try:
+                await asyncio.wait((lead, other), return_when=asyncio.FIRST_COMPLETED)
+                if lead.done():
+                    await lead
+            finally:
+                readiness.wait_for("stopping")
+                for task in (lead, other, prefetch, memory_trim):
+                    task.cancel()
+                await asyncio.gather(lead, return_exceptions=True)
+                log.info("worker stopping")
         await shut_down(worker, drains, launches)
+
+
+async def lead_cluster(
+    settings: Settings,
+    temporal: Client,
+    readiness: Readiness,
+    host_watch: Callable[[], Coroutine[Any, Any, None]],
+) -> None:
+    """Until cancelled: wait until this build is current, then keep the cluster's workflows and the watch running."""
+    name, build = settings.cluster_name, settings.temporal_worker_build_id
+    await worker_versioning.wait_until_current(temporal, name, build, readiness.wait_for)
+    singletons = (temporal, name, batch_window(settings))
+    await temporal_service.start_singletons(*singletons, events=settings.interruption_queue)
+    await remove_schedules(temporal, name)
+    readiness.wait_for("")
+    log.info("worker started", cluster=name, temporal=settings.temporal_address)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(host_watch(), name="leader-election")
+        group.create_task(worker_versioning.maintain_current(temporal, name, build), name="current-build")
+        group.create_task(
+            temporal_service.restart_missing_singletons(
+                *singletons,
+                events=settings.interruption_queue,
+                missing_workflows=metrics.WORKFLOWS_MISSING.bind(meter_of(temporal)),
+            ),
+            name="singletons",
+        )
 
 
 async def shut_down(*workers: Worker) -> None:

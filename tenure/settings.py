@@ -247,7 +247,7 @@ class Settings(BaseSettings):
     temporal_worker_build_id: str = Field(
         "",
         description="build ID for [Worker Versioning](../getting-started/install.md#upgrading): all tasks go to the "
-        "build that started last; the chart sets it",
+        "current build; the chart sets it to the version of the image",
     )
     temporal_payload_keys_path: str = Field(
         "",

@@ -63,6 +63,10 @@ def garbage_collection(cluster: str) -> str:
     return f"{cluster}/garbage-collection"
 
 
+def canary(cluster: str, build: str) -> str:
+    return f"{cluster}/canary/{build}"
+
+
 def task_queue(cluster: str) -> str:
     """For workflows, and for all activities without a queue of their own. Every replica polls it."""
     return cluster

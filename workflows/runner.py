@@ -7,6 +7,7 @@ docs/decisions/workflow-runner.md has the measurement, and the bug with queries 
 from collections.abc import Sequence
 from typing import Any, Final
 
+from temporalio import workflow
 from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 from temporalio.workflow import Info
 
@@ -22,6 +23,16 @@ from workflows.nodeclass import NodeClassWorkflow
 from workflows.nodepool import NodePoolWorkflow
 from workflows.provisioner import ProvisioningWorkflow
 
+
+@workflow.defn(name="Canary")
+class CanaryWorkflow:
+    """Runs on the workers of a new build before it is promoted."""
+
+    @workflow.run
+    async def run(self) -> None:
+        """Complete with the first workflow task."""
+
+
 WORKFLOWS: Sequence[type] = (
     ClusterWorkflow,
     DisruptionWorkflow,
@@ -33,6 +44,7 @@ WORKFLOWS: Sequence[type] = (
     DisruptionPreviewWorkflow,
     GarbageCollectorWorkflow,
     ClusterWatchWorkflow,
+    CanaryWorkflow,
 )
 _EXTERNAL_JOBS: Final = frozenset({"signal_workflow", "fire_timer", "cancel_workflow"})
 

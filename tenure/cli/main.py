@@ -21,6 +21,7 @@ VERBS = {
     "adopt": "adopt.command",
     "approve": "disruption.approve",
     "reject": "disruption.approve:reject",
+    "build": "admin.build:app",
     "cancel": "disruption.approve:cancel",
     "codec-server": "admin.servers:codec_server",
     "crds": "admin.crds",

@@ -1,22 +1,38 @@
-"""A new build of the worker takes over from the previous one, as in a rollout, during a drain."""
+"""A new build of the worker is promoted during a drain, as in a rollout, and a broken one is not."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
 
+import pytest
 import pytest_asyncio
+from temporalio import workflow
 from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionRequest
+from temporalio.common import RawValue
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from tenure.controller.temporal.worker_versioning import current_build
+from tenure.controller.temporal.promotion import Promotion, PromotionFailed, PromotionSettings
+from tenure.controller.temporal.worker_versioning import Builds, deployment_config, read_builds
 from tenure.kube.client.resources import NODE_CLAIMS
-from tests.support.product.cluster_scope import object_names
+from tenure.sandbox.processes import PartFailed
+from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.drains import annotate_do_not_disrupt
 from tests.support.product.eventually import wait_until
 from tests.support.product.product import DedicatedProduct
+from tests.support.product.worker_harness import WorkerUnderTest
 from workflows import ids
+from workflows.runner import CanaryWorkflow
+
+OLD, NEW = "0.1.0", "0.2.0"
+CHECKS_SECONDS = 15
+"""Longer than the interval at which a worker checks the current build."""
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def versioned_product(product: DedicatedProduct) -> AsyncIterator[DedicatedProduct]:
-    """Afterwards no build is current, so that the other tests' unversioned workers get the tasks."""
+    """Runs the old build. Afterwards none is current, so that unversioned workers of other tests get the tasks."""
+    await product.ensure_worker(TEMPORAL_WORKER_BUILD_ID=OLD)
     yield product
     await product.stop_workers()
     plan = product.own_sandbox.plan
@@ -28,20 +44,34 @@ async def versioned_product(product: DedicatedProduct) -> AsyncIterator[Dedicate
     )
 
 
-async def test_open_workflows_continue_with_the_new_build(versioned_product: DedicatedProduct) -> None:
+async def test_promotion_completes_although_an_old_pod_restarts(versioned_product: DedicatedProduct) -> None:
     product = versioned_product
-    await product.ensure_worker(TEMPORAL_WORKER_BUILD_ID="v1")
     old = product.worker
     async with product.scope("builds", after="Never") as scope:
         await scope.run_pods(1)
-        await annotate_do_not_disrupt(scope, "true")
-        (deleting,) = object_names(await scope.nodeclaims())
-        await product.delete(NODE_CLAIMS.path(deleting))
-        await wait_until(lambda: scope.assert_conditions_mention(deleting, "do-not-disrupt"))
-        new = product.add_worker(TEMPORAL_WORKER_BUILD_ID="v2")
-        await new.start()
-        await wait_until(lambda: _assert_current_build(product, "v2"))
-        assert await old.stop_gracefully() == 0
+        deleting = await delete_protected_node(product, scope)
+        new = product.add_worker(TEMPORAL_WORKER_BUILD_ID=NEW)
+        rollout = asyncio.create_task(new.start())
+        await wait_until(lambda: assert_has_workers(product, NEW))
+        await wait_until(lambda: assert_waits_for_promotion(product, new))
+        promotion = asyncio.create_task(
+            product.run_cli(*("build", "promote", "--build", NEW, "--ramp-percentage", "50", "--ramp-duration", "20s"))
+        )
+        await wait_until(lambda: assert_routing(product, current=OLD, ramping=NEW))
+        await product.kill_worker(old)
+        old = product.add_worker(TEMPORAL_WORKER_BUILD_ID=OLD)
+        await old.start()
+        assert await promotion == (0, {"message": f"Build {NEW} is current.", "build": NEW})
+        await rollout
+        await product.kill_worker(old)
+        restarted = product.add_worker(TEMPORAL_WORKER_BUILD_ID=OLD)
+        never_ready = asyncio.create_task(restarted.start())
+        await wait_until(lambda: assert_waits_for_promotion(product, restarted))
+        await asyncio.sleep(CHECKS_SECONDS)
+        await assert_routing(product, current=NEW, ramping="")
+        assert await restarted.stop_gracefully() == 0
+        with pytest.raises(PartFailed, match="ended with exit code 0"):
+            await never_ready
         await annotate_do_not_disrupt(scope, "false")
         await wait_until(lambda: scope.assert_nodeclaims_deleted([deleting]))
         await wait_until(lambda: scope.assert_pods_running(1))
@@ -49,6 +79,75 @@ async def test_open_workflows_continue_with_the_new_build(versioned_product: Ded
         assert await product.failed_workflows() == []
 
 
-async def _assert_current_build(product: DedicatedProduct, build: str) -> None:
-    current = await current_build(product.temporal, product.own_sandbox.plan.cluster_name)
-    assert current == build, current
+async def delete_protected_node(product: DedicatedProduct, scope: ClusterScope) -> str:
+    """The name of its NodeClaim, whose drain waits."""
+    await annotate_do_not_disrupt(scope, "true")
+    (deleting,) = object_names(await scope.nodeclaims())
+    await product.delete(NODE_CLAIMS.path(deleting))
+    await wait_until(lambda: scope.assert_conditions_mention(deleting, "do-not-disrupt"))
+    return deleting
+
+
+async def assert_has_workers(product: DedicatedProduct, build: str) -> None:
+    assert build in (await read(product)).workers
+
+
+async def assert_routing(product: DedicatedProduct, *, current: str, ramping: str) -> None:
+    builds = await read(product)
+    assert (builds.current, builds.ramping) == (current, ramping)
+
+
+async def read(product: DedicatedProduct) -> Builds:
+    return await read_builds(product.temporal, product.own_sandbox.plan.cluster_name)
+
+
+async def assert_waits_for_promotion(product: DedicatedProduct, worker: WorkerUnderTest) -> None:
+    response = await product.probe_response(worker)
+    assert "waits for its promotion" in response, response
+
+
+@workflow.defn(dynamic=True)
+class BrokenWorkflow:
+    """Every workflow type of a build whose tasks fail."""
+
+    @workflow.run
+    async def run(self, args: Sequence[RawValue]) -> None:
+        raise RuntimeError("broken build")
+
+
+@pytest.mark.parametrize(
+    ("workflows", "reason"),
+    [((BrokenWorkflow,), "canary workflow failed"), ((CanaryWorkflow, BrokenWorkflow), "tasks of .* fail")],
+    ids=["canary", "ramp"],
+)
+async def test_build_whose_tasks_fail_is_not_promoted(
+    versioned_product: DedicatedProduct, workflows: Sequence[type], reason: str
+) -> None:
+    product, cluster = versioned_product, versioned_product.own_sandbox.plan.cluster_name
+    async with product.scope("broken", after="Never") as scope, broken_worker(product, workflows):
+        await scope.run_pods(1)
+        settings = PromotionSettings(ramp_percentage=100, ramp_duration=timedelta(minutes=5))
+        with pytest.raises(PromotionFailed, match=reason):
+            await Promotion(product.temporal, cluster, NEW, settings, report=print).promote()
+        await assert_routing(product, current=OLD, ramping="")
+        deleting = await delete_protected_node(product, scope)
+        await annotate_do_not_disrupt(scope, "false")
+        await wait_until(lambda: scope.assert_nodeclaims_deleted([deleting]))
+        await wait_until(lambda: scope.assert_pods_running(1))
+        await scope.wait_until_nodes_launched(2)
+        assert await product.failed_workflows() in ([], [ids.canary(cluster, NEW)])
+
+
+@asynccontextmanager
+async def broken_worker(product: DedicatedProduct, workflows: Sequence[type]) -> AsyncIterator[None]:
+    cluster = product.own_sandbox.plan.cluster_name
+    worker = Worker(
+        product.temporal,
+        task_queue=ids.task_queue(cluster),
+        deployment_config=deployment_config(cluster, NEW),
+        workflows=workflows,
+        workflow_runner=UnsandboxedWorkflowRunner(),
+    )
+    async with worker:
+        await wait_until(lambda: assert_has_workers(product, NEW))
+        yield

@@ -67,6 +67,7 @@ from workflows.cluster_watch import ClusterWatchWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
 from workflows.provisioner import ProvisioningWorkflow
+from workflows.runner import CanaryWorkflow
 
 Runs = dict[str, WorkflowHandle[Any, Any]]
 Path = Callable[[WorkerHarness], Awaitable[Runs]]
@@ -219,6 +220,14 @@ async def nodeclaim_continued(fake: WorkerHarness) -> Runs:
     return {"first": fake.client.get_workflow_handle(first.id, run_id=first.result_run_id), "second": second}
 
 
+async def canary_completed(fake: WorkerHarness) -> Runs:
+    handle = await fake.client.start_workflow(
+        CanaryWorkflow.run, id=ids.canary(fake.cluster, "v1"), task_queue=ids.task_queue(fake.cluster)
+    )
+    await handle.result()
+    return {"": handle}
+
+
 async def provisioning_rejected(fake: WorkerHarness) -> Runs:
     fake.node_classes.add("default", ready="False")
     async with fake.running_planner():
@@ -321,6 +330,7 @@ PATHS: dict[str, Path] = {
         nodepool_rollout_halted,
         disruption_not_permitted,
         cluster_computes_disruption,
+        canary_completed,
     )
 }
 

@@ -1,7 +1,7 @@
 """`tenure doctor` for Temporal: version, capabilities, limits, encryption, namespace, search attributes and workers."""
 
 from collections import Counter
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from temporalio.api.enums.v1 import TaskQueueType
@@ -10,10 +10,11 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, GetSyste
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from tenure.clock import utc_now
 from tenure.controller.temporal.errors import describe_namespace_creation, lacks_namespace
 from tenure.controller.temporal.namespace import KINDS, describe_attribute_creation, has_attribute
 from tenure.controller.temporal.queries import query_invalid_objects, query_or_none
-from tenure.controller.temporal.worker_versioning import current_build, list_pollers
+from tenure.controller.temporal.worker_versioning import Builds, list_pollers, read_builds
 from tenure.model.base import format_number
 from tenure.model.errors import Finding, Subject
 from tenure.model.interruption.records import InterruptionState
@@ -163,12 +164,43 @@ async def _workers(temporal: Client, cluster: str) -> list[Finding]:
     names = sorted({one.identity for one in pollers})
     host = await list_pollers(temporal, ids.plan_queue(cluster), TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
     found = [Subject(AREA, f"task queue {queue}").ok(f"{len(names)} workers: {', '.join(names)}")]
-    if build := await current_build(temporal, cluster):
-        found.append(Subject(AREA, "build").ok(f"{build} receives the tasks"))
+    found += check_builds(await read_builds(temporal, cluster), utc_now())
     if not host:
         message = "no worker hosts the watch, so nothing is planned"
         todo = f"see the worker's log and /readyz, and the workflow {ids.watch(cluster)} in Temporal's UI"
         found.append(Subject(AREA, f"task queue {ids.plan_queue(cluster)}").advice(message, todo))
+    return found
+
+
+_ROLLOUT: Final = timedelta(minutes=15)
+"""Longer than a rollout of the worker takes."""
+
+
+def check_builds(builds: Builds, now: datetime) -> list[Finding]:
+    """Empty if workers have no versions."""
+    subject = Subject(AREA, "build")
+    if not builds.current:
+        return []
+    found = [subject.ok(f"{builds.current} is current")]
+    if builds.current not in builds.workers:
+        message = f"no worker runs the current build {builds.current}, so its tasks wait"
+        todo = f"deploy it again, or run `tenure build rollback --build {next(iter(builds.workers), 'BUILD')}`"
+        found = [subject.problem(message, todo)]
+    for build, number in sorted(builds.workers.items()):
+        since = builds.without_tasks_since.get(build, now)
+        if build in (builds.current, builds.ramping) or now - since < _ROLLOUT:
+            continue
+        message = f"{number} workers of {build} have had no tasks since {since:%Y-%m-%d %H:%M UTC}"
+        todo = f"run `tenure build promote --build {build}`, or remove these workers"
+        found.append(subject.advice(message, todo))
+    if builds.ramping:
+        message = f"{builds.ramping} gets {builds.ramp_percentage:g} % of the workflows"
+        if builds.ramp_started and now - builds.ramp_started >= _ROLLOUT:
+            message = f"{message} since {builds.ramp_started:%Y-%m-%d %H:%M UTC}"
+            todo = f"run `tenure build promote --build {builds.ramping}`, or `tenure build rollback`"
+            found.append(subject.advice(message, todo))
+        else:
+            found.append(subject.ok(message))
     return found
 
 

@@ -2,19 +2,23 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
 
 import pytest
 from temporalio import workflow
 from temporalio.client import Client
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from tenure.controller.temporal import worker_versioning
+from tenure.controller.temporal import promotion, worker_versioning
+from tenure.controller.temporal.promotion import Promotion, PromotionFailed, PromotionSettings
 from tenure.model.errors import BadInput
 from tests.support.cli.temporal_server import temporal_server
 from tests.support.product.eventually import wait_until
 from workflows import ids
+from workflows.runner import CanaryWorkflow
 
 
 @pytest.fixture(scope="module")
@@ -49,21 +53,67 @@ class CountingWorkflow:
 
 
 @asynccontextmanager
-async def running_worker(temporal: Client, cluster: str, build: str) -> AsyncIterator[None]:
+async def running_worker(
+    temporal: Client, cluster: str, build: str, workflows: Sequence[type] = (CountingWorkflow, CanaryWorkflow)
+) -> AsyncIterator[None]:
     """A worker of this build."""
     worker = Worker(
         temporal,
         task_queue=ids.task_queue(cluster),
-        workflows=[CountingWorkflow],
+        workflows=workflows,
         workflow_runner=UnsandboxedWorkflowRunner(),
         identity=build or "none",
         deployment_config=worker_versioning.deployment_config(cluster, build),
     )
-    async with worker, worker_versioning.as_current_build(temporal, cluster, build, lambda why: None):
-        yield
+    async with worker:
+        maintenance = asyncio.create_task(lead(temporal, cluster, build))
+        try:
+            yield
+        finally:
+            maintenance.cancel()
 
 
-async def test_new_build_takes_over_open_workflows(address: str, cluster: str) -> None:
+async def lead(temporal: Client, cluster: str, build: str) -> None:
+    await worker_versioning.wait_until_current(temporal, cluster, build, lambda why: None)
+    await worker_versioning.maintain_current(temporal, cluster, build)
+
+
+@pytest.fixture(autouse=True)
+def frequent_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_versioning, "_EVERY", 1.0)
+    monkeypatch.setattr(worker_versioning, "_PROMOTION_SECONDS", 0.5)
+    monkeypatch.setattr(promotion, "_POLL_SECONDS", 0.5)
+
+
+async def wait_until_builds(temporal: Client, cluster: str, **expected: object) -> None:
+    async def assert_builds() -> None:
+        builds = await worker_versioning.read_builds(temporal, cluster)
+        assert {name: getattr(builds, name) for name in expected} == expected
+
+    await wait_until(assert_builds)
+
+
+@asynccontextmanager
+async def running_builds(
+    temporal: Client, cluster: str, workflows: Sequence[type] = (CountingWorkflow, CanaryWorkflow)
+) -> AsyncIterator[None]:
+    """The current build 0.1.0, and 0.2.0 with these workflows, which waits for its promotion."""
+    async with running_worker(temporal, cluster, "0.1.0"):
+        await wait_until_builds(temporal, cluster, current="0.1.0")
+        async with running_worker(temporal, cluster, "0.2.0", workflows):
+            await wait_until_builds(temporal, cluster, current="0.1.0", workers={"0.1.0": 1, "0.2.0": 1})
+            yield
+
+
+async def promote(temporal: Client, cluster: str, build: str, **settings: Any) -> list[str]:
+    """The reported steps."""
+    steps: list[str] = []
+    chosen = PromotionSettings(**{"timeout": timedelta(seconds=30), "ramp_duration": timedelta(seconds=3), **settings})
+    await Promotion(temporal, cluster, build, chosen, steps.append).promote()
+    return steps
+
+
+async def test_open_workflows_continue_with_the_promoted_build(address: str, cluster: str) -> None:
     temporal = await Client.connect(address)
     handle = await temporal.start_workflow(CountingWorkflow.run, id=cluster, task_queue=ids.task_queue(cluster))
 
@@ -75,14 +125,19 @@ async def test_new_build_takes_over_open_workflows(address: str, cluster: str) -
 
     async with running_worker(temporal, cluster, ""):
         await wait_until(lambda: assert_latest_build("none"))
-    async with running_worker(temporal, cluster, "v1"):
-        await wait_until(lambda: assert_latest_build("v1"))
-        async with running_worker(temporal, cluster, "v2"):
-            assert await worker_versioning.current_build(temporal, cluster) == "v2"
-            await wait_until(lambda: assert_latest_build("v2"))
+    async with running_worker(temporal, cluster, "0.1.0"):
+        await wait_until(lambda: assert_latest_build("0.1.0"))
+        async with running_worker(temporal, cluster, "0.2.0"):
+            await wait_until_builds(temporal, cluster, workers={"0.1.0": 1, "0.2.0": 1})
+            await asyncio.sleep(2)
+            await assert_latest_build("0.1.0")
+            _, ramp = await promote(temporal, cluster, "0.2.0")
+            assert "0.2.0 gets 10 % of the workflows" in ramp
+            await wait_until_builds(temporal, cluster, current="0.2.0", ramping="")
+            await wait_until(lambda: assert_latest_build("0.2.0"))
             await handle.signal(CountingWorkflow.end)
             assert await handle.result() >= 3
-    assert list(dict.fromkeys(await task_worker_identities(temporal, cluster))) == ["none", "v1", "v2"]
+    assert list(dict.fromkeys(await task_worker_identities(temporal, cluster))) == ["none", "0.1.0", "0.2.0"]
 
 
 async def task_worker_identities(temporal: Client, workflow_id: str) -> list[str]:
@@ -92,29 +147,67 @@ async def task_worker_identities(temporal: Client, workflow_id: str) -> list[str
     return [one.identity for one in found if one.scheduled_event_id]
 
 
-async def test_another_build_takes_over_without_workers_of_the_current_one(
+async def test_newer_build_takes_over_without_workers_of_the_current_one(
     address: str, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_versioning, "_EVERY", 1.0)
     temporal = await Client.connect(address)
-    async with running_worker(temporal, cluster, "v1"):
-        async with running_worker(temporal, cluster, "v2"):
-            await asyncio.sleep(3)
-            assert await worker_versioning.current_build(temporal, cluster) == "v2", (
-                "the current build changed although its worker polls"
-            )
-        monkeypatch.setattr(worker_versioning, "is_alive", lambda poller, now: poller.identity == "v1")
+    async with running_builds(temporal, cluster):
+        monkeypatch.setattr(worker_versioning, "is_alive", lambda poller, now: poller.identity == "0.2.0")
+        await wait_until_builds(temporal, cluster, current="0.2.0")
+        monkeypatch.setattr(worker_versioning, "is_alive", lambda poller, now: poller.identity == "0.1.0")
+        await asyncio.sleep(3)
+        await wait_until_builds(temporal, cluster, current="0.2.0", workers={"0.1.0": 1})
+        with pytest.raises(PromotionFailed, match=r"older than 0\.2\.0.*tenure build rollback"):
+            await promote(temporal, cluster, "0.1.0", timeout=timedelta(0))
+        await promote(temporal, cluster, "0.1.0", allows_older=True)
+        await wait_until_builds(temporal, cluster, current="0.1.0")
 
-        async def assert_previous_build_current() -> None:
-            assert await worker_versioning.current_build(temporal, cluster) == "v1"
 
-        await wait_until(assert_previous_build_current)
+@workflow.defn(name="Canary")
+class FailingCanaryWorkflow:
+    @workflow.run
+    async def run(self) -> None:
+        raise RuntimeError("broken build")
+
+
+async def test_build_with_a_failed_canary_is_not_promoted(address: str, cluster: str) -> None:
+    temporal = await Client.connect(address)
+    async with running_builds(temporal, cluster, (CountingWorkflow, FailingCanaryWorkflow)):
+        with pytest.raises(PromotionFailed, match=r"canary workflow failed on build 0\.2\.0: broken build"):
+            await promote(temporal, cluster, "0.2.0", canary_timeout=timedelta(seconds=5))
+        await wait_until_builds(temporal, cluster, current="0.1.0", ramping="")
+
+
+async def test_killed_promotion_continues_its_ramp(address: str, cluster: str) -> None:
+    temporal = await Client.connect(address)
+    async with running_builds(temporal, cluster):
+        killed = asyncio.create_task(promote(temporal, cluster, "0.2.0", ramp_duration=timedelta(seconds=6)))
+        await wait_until_builds(temporal, cluster, ramping="0.2.0", ramp_percentage=10)
+        killed.cancel()
+        started = (await worker_versioning.read_builds(temporal, cluster)).ramp_started
+        assert started
+        steps = await promote(temporal, cluster, "0.2.0", ramp_duration=timedelta(seconds=6), ramp_percentage=50)
+        assert f"10 % of the workflows until {started + timedelta(seconds=6):%H:%M:%S}" in steps[-1]
+        await wait_until_builds(temporal, cluster, current="0.2.0")
+
+
+async def test_ramp_ends_when_its_build_has_no_workers(
+    address: str, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporal = await Client.connect(address)
+    async with running_builds(temporal, cluster):
+        killed = asyncio.create_task(promote(temporal, cluster, "0.2.0", ramp_duration=timedelta(minutes=5)))
+        await wait_until_builds(temporal, cluster, ramping="0.2.0")
+        killed.cancel()
+        monkeypatch.setattr(worker_versioning, "is_alive", lambda poller, now: poller.identity == "0.1.0")
+        await wait_until_builds(temporal, cluster, current="0.1.0", ramping="")
 
 
 async def test_worker_without_build_id_does_not_join_versioned_workers(address: str, cluster: str) -> None:
     temporal = await Client.connect(address)
     await worker_versioning.require_build(temporal, cluster, "")
     async with running_worker(temporal, cluster, "v1"):
+        await wait_until_builds(temporal, cluster, current="v1")
         await worker_versioning.require_build(temporal, cluster, "v2")
         with pytest.raises(BadInput, match=r"TEMPORAL_WORKER_BUILD_ID is not set.*'v1'.*--unversioned"):
             await worker_versioning.require_build(temporal, cluster, "")

@@ -211,7 +211,7 @@ async def is_open(fake: WorkerHarness, workflow_id: str) -> bool:
 
 def test_only_short_workflows_follow_cancellation() -> None:
     following = {one.__name__ for one in WORKFLOWS if not issubclass(one, IgnoresCancellation)}
-    assert following == {"DisruptionWorkflow", "DisruptionPreviewWorkflow"}
+    assert following == {"CanaryWorkflow", "DisruptionWorkflow", "DisruptionPreviewWorkflow"}
     others = [one for one in WORKFLOWS if issubclass(one, IgnoresCancellation)]
     assert {workflow._Definition.must_from_class(one).name for one in others} == set(LONG_LIVED)
 

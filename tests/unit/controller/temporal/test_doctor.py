@@ -1,6 +1,6 @@
 """Findings of `tenure doctor` about Temporal: the service, rejected requests, and the worker's AWS sources."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,10 +16,12 @@ from tenure.controller.temporal.doctor import (
     _check_updates,
     _check_version,
     _exhausted_types,
+    check_builds,
     check_invalid_objects,
     check_reading,
     check_temporal,
 )
+from tenure.controller.temporal.worker_versioning import Builds
 from tenure.model.errors import Finding, InvalidObject, InvalidObjectReport
 from tenure.model.interruption.records import InterruptionState, SourceState
 from tenure.sandbox.controlplane import tools
@@ -141,6 +143,40 @@ async def test_dev_server_has_no_problem_but_advice(tmp_path: Path) -> None:
     assert {"server", "updates", "search attributes"} <= {name for name, one in found.items() if one.level == "ok"}
     assert found[f"task queue {ids.task_queue('c')}"].level == "advice"
     assert all(one.todo for one in found.values() if one.level != "ok")
+
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def test_only_the_current_build_is_reported_during_a_rollout() -> None:
+    builds = Builds(
+        current="0.2.0",
+        ramping="0.3.0",
+        ramp_percentage=10,
+        ramp_started=NOON,
+        workers={"0.2.0": 2, "0.3.0": 1},
+        without_tasks_since={"0.3.0": NOON},
+    )
+    found = check_builds(builds, NOON + timedelta(minutes=2))
+    assert [(one.level, one.message) for one in found] == [
+        ("ok", "0.2.0 is current"),
+        ("ok", "0.3.0 gets 10 % of the workflows"),
+    ]
+    late = check_builds(builds, NOON + timedelta(minutes=20))
+    assert [one.level for one in late] == ["ok", "advice"] and "tenure build rollback" in late[1].todo
+
+
+def test_workers_that_wait_longer_than_a_rollout_are_reported() -> None:
+    builds = Builds(current="0.2.0", workers={"0.2.0": 2, "0.3.0": 1}, without_tasks_since={"0.3.0": NOON})
+    assert [one.level for one in check_builds(builds, NOON + timedelta(minutes=2))] == ["ok"]
+    _, found = check_builds(builds, NOON + timedelta(hours=1))
+    assert (found.level, found.todo.partition(",")[0]) == ("advice", "run `tenure build promote --build 0.3.0`")
+
+
+def test_current_build_without_workers_is_a_problem_with_the_rollback_command() -> None:
+    [found] = check_builds(Builds(current="0.3.0", workers={"0.2.0": 1}), NOON)
+    assert found.level == "problem" and "tenure build rollback --build 0.2.0" in found.todo
+    assert check_builds(Builds(), NOON) == []
 
 
 @pytest.mark.parametrize(
