@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from deploy.resources import OPTIONAL_RBAC, rbac_documents
+from tenure.cli.main import load_command
 from tenure.controller.process import Health
 from tenure.sandbox.ports import Ports
 from tenure.settings import AWS_GATES, GATES, Settings, load
@@ -234,11 +235,80 @@ DIGEST = "sha256:0123456789abcdef" + 48 * "0"
 
 @pytest.mark.parametrize(
     ("flag", "build"),
-    [("image.tag=v7", "v7"), (f"image.digest={DIGEST}", "0123456789ab"), ("workerVersioning=false", None)],
+    [("image.tag=v7", "v7"), (f"image.digest={DIGEST}", "0.2.0+0123456789ab"), ("workerVersioning=false", None)],
 )
 def test_build_id_derives_from_the_image(flag: str, build: str | None) -> None:
     documents = render_chart(MINIMAL_VALUES, "--set", flag)
     assert environment_of(documents).get("TEMPORAL_WORKER_BUILD_ID") == build
+
+
+def promotion_jobs(documents: list[Document]) -> tuple[Document, Document]:
+    """The Job of each release, and that of a rollback."""
+    promotion, rollback = sorted(
+        (one for one in documents if one["kind"] == "Job"), key=lambda one: "-rollback" in one["metadata"]["name"]
+    )
+    return promotion, rollback
+
+
+@pytest.mark.parametrize("values", [MINIMAL_VALUES, CLOUD_VALUES, ALL_VALUES], ids=lambda path: path.stem)
+def test_promotion_has_the_permissions_and_the_connection_of_the_worker(values: Path) -> None:
+    documents = render_chart(values)
+    worker = pod_of(documents)
+    (container,) = worker["containers"]
+    for job in promotion_jobs(documents):
+        pod = job["spec"]["template"]["spec"]
+        assert {name: value for name, value in pod.items() if name not in ("containers", "restartPolicy")} == {
+            name: value
+            for name, value in worker.items()
+            if name not in ("containers", "terminationGracePeriodSeconds", "topologySpreadConstraints")
+        }
+        (own,) = pod["containers"]
+        same = ("env", "image", "imagePullPolicy", "securityContext", "volumeMounts")
+        assert {name: own[name] for name in same} == {name: container[name] for name in same}
+
+
+def test_only_the_network_policy_selects_pods_of_a_promotion() -> None:
+    documents = render_chart(ALL_VALUES)
+    worker = single_document(documents, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    policy = single_document(documents, "NetworkPolicy")["spec"]["podSelector"]
+    (names,) = policy["matchExpressions"]
+    for job in promotion_jobs(documents):
+        labels = job["spec"]["template"]["metadata"]["labels"]
+        for one in (labels, worker):
+            assert policy["matchLabels"].items() <= one.items() and one[names["key"]] in names["values"]
+        selectors = [
+            single_document(documents, kind)["spec"]["selector"] for kind in ("Deployment", "PodDisruptionBudget")
+        ]
+        selectors = [one["matchLabels"] for one in selectors] + [
+            single_document(documents, "Service")["spec"]["selector"]
+        ]
+        assert not [one for one in selectors if one.items() <= labels.items()]
+
+
+def test_arguments_of_a_promotion_are_options_of_the_command() -> None:
+    for job in promotion_jobs(render_chart(MINIMAL_VALUES, "--set", "image.tag=v7")):
+        (container,) = job["spec"]["template"]["spec"]["containers"]
+        group, command, *options = container["args"]
+        assert group == "build" and "--build=v7" in options
+        parameters = load_command("build").commands[command].params
+        known = {flag for one in parameters for flag in one.opts}
+        assert {one.partition("=")[0] for one in options} <= known
+
+
+def test_each_revision_has_its_own_promotion_and_the_rollback_is_a_hook() -> None:
+    promotion, rollback = promotion_jobs(render_chart())
+    assert "annotations" not in promotion["metadata"]
+    assert rollback["metadata"]["annotations"]["helm.sh/hook"] == "post-rollback"
+    changed, _ = promotion_jobs(render_chart(MINIMAL_VALUES, "--set", "image.tag=v7"))
+    upgraded, _ = promotion_jobs(render_chart(MINIMAL_VALUES, "--set", "settings.LOG_LEVEL=debug"))
+    assert len({one["metadata"]["name"] for one in (promotion, changed, upgraded)}) == 3
+    longest, _ = promotion_jobs(render_chart(MINIMAL_VALUES, "--set", f"fullnameOverride={'n' * 60}"))
+    assert len(longest["metadata"]["name"]) <= 63
+
+
+@pytest.mark.parametrize("flag", ["promotion.enabled=false", "workerVersioning=false"])
+def test_promotion_is_optional(flag: str) -> None:
+    assert not [one for one in render_chart(MINIMAL_VALUES, "--set", flag) if one["kind"] == "Job"]
 
 
 def test_network_policy_allows_ports_of_the_settings() -> None:
@@ -305,6 +375,7 @@ REJECTED_VALUES = [
     (["--set", "serviceAccount.roleArn=tenure"], "'/serviceAccount/roleArn': 'tenure' does not match pattern"),
     (["--set", "terminationGracePeriodSeconds=10"], "'/terminationGracePeriodSeconds': minimum: got 10, want 70"),
     (["--set", "podDisruptionBudget.maxUnavailable=0"], "'/podDisruptionBudget/maxUnavailable'"),
+    (["--set", "promotion.rampPercentage=101"], "'/promotion/rampPercentage': maximum: got 101, want 100"),
     (["--set", "replica=3"], "additional properties 'replica' not allowed"),
 ]
 

@@ -82,15 +82,15 @@ async def test_server_accepts_all_documents_of_the_chart(api: KubeApi, values: P
 @pytest.mark.parametrize("values", [MINIMAL_VALUES, CLOUD_VALUES, ALL_VALUES], ids=lambda path: path.stem)
 async def test_pods_are_admitted_at_the_restricted_level(api: KubeApi, values: Path) -> None:
     documents = render_chart(values, namespace=NAMESPACE)
-    template = single_document(documents, "Deployment")["spec"]["template"]
-    pod = {"apiVersion": "v1", "kind": "Pod", **template, "metadata": template["metadata"] | NAMED}
     account = await apply(api, single_document(documents, "ServiceAccount"), dry_run=False)
-    response = await apply(api, pod)
-    assert response["spec"]["securityContext"]["runAsNonRoot"]
-    # The level is enforced: the same pod as root is rejected.
-    pod["spec"]["securityContext"]["runAsNonRoot"] = False
-    with pytest.raises(ApiError, match="violates PodSecurity"):
-        await apply(api, pod)
+    for template in (one["spec"]["template"] for one in documents if one["kind"] in ("Deployment", "Job")):
+        pod = {"apiVersion": "v1", "kind": "Pod", **template, "metadata": template["metadata"] | NAMED}
+        response = await apply(api, pod)
+        assert response["spec"]["securityContext"]["runAsNonRoot"]
+        # The level is enforced: the same pod as root is rejected.
+        pod["spec"]["securityContext"]["runAsNonRoot"] = False
+        with pytest.raises(ApiError, match="violates PodSecurity"):
+            await apply(api, pod)
     await api.request("DELETE", await api.path_of(account))
 
 

@@ -37,8 +37,18 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end }}
 
+{{- /* Begins with the version, by which builds are compared, unless the tag is not a version. */}}
 {{- define "tenure.build" -}}
-{{- .Values.image.digest | trimPrefix "sha256:" | trunc 12 | default (.Values.image.tag | default .Chart.AppVersion) }}
+{{- if .Values.image.digest }}
+{{- printf "%s+%s" .Chart.AppVersion (.Values.image.digest | trimPrefix "sha256:" | trunc 12) }}
+{{- else }}
+{{- .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+{{- end }}
+
+{{- /* Of the pods of Jobs, which must not match the selectors of the worker. */}}
+{{- define "tenure.promotionName" -}}
+{{- printf "%s-promotion" (include "tenure.name" .) }}
 {{- end }}
 
 {{- define "tenure.metricsPort" -}}
