@@ -57,6 +57,6 @@ async def test_invalid_objects_survive_continue_as_new(fake: WorkerHarness, monk
     for number in range(10):
         await handle.signal(ClusterWatchWorkflow.report_host, WatchHost(identity=f"{number}@tenure-a", at=AT))
     await wait_until(lambda: has_continued_as_new(fake.client, handle))
-    current = fake.client.get_workflow_handle_for(ClusterWatchWorkflow.run, handle.id)
+    current = fake.client.get_workflow_handle(handle.id)
     assert (await current.query(ClusterWatchWorkflow.invalid_objects)).objects == (INVALID,)
     assert "spec: expected an object" in await read_details(current)
