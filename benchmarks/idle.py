@@ -1,4 +1,4 @@
-"""Idle nodes: their cost for the worker, and the number of history events that they cause.
+"""Idle nodes: their cost for the worker, and the number of history events and Temporal actions that they cause.
 
     python -m benchmarks.idle [--nodes 300] [--pods 10] [--minutes 10] [--untagged] [--json FILE]
 
@@ -11,12 +11,14 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
+from benchmarks.actions import count_actions, count_heartbeats
 from benchmarks.harness import Usage, benchmark_app, in_sandbox, run
 from benchmarks.report import describe_machine
 from benchmarks.scale import DEPLOYMENT, node_pool, pause_tagging, pods_wait, process_usage, sandbox_plan
@@ -33,6 +35,7 @@ TYPE: Final = "m6i.large"
 """Two CPUs. The pods of a node leave less than the request of one more pod."""
 CPU: Final = 1800
 """Millicores, shared by the pods of a node."""
+DAY_SECONDS: Final = 24 * 3600.0
 SAMPLE: Final = 60.0
 """Seconds between two samples."""
 AT_ONCE: Final = 32
@@ -59,6 +62,14 @@ class Idle:
     """Peak resident memory by process."""
     calls: dict[str, int]
     """Calls to AWS by action."""
+    actions: dict[str, dict[str, int]]
+    """By workflow type: Temporal actions by kind, and history events."""
+    heartbeats: int
+
+    @property
+    def actions_a_day(self) -> float:
+        kinds = (count for one in self.actions.values() for kind, count in one.items() if kind != "events")
+        return (sum(kinds) + self.heartbeats) * DAY_SECONDS / self.seconds
 
 
 @app.command()
@@ -83,6 +94,9 @@ def idle(
     for name in PROCESSES:
         print(f"  {name:<9} {found.percent[name]:5.2f} % of one core, at most {found.megabytes[name]:.0f} MB")
     print(f"  AWS calls: {found.calls or 'none'}")
+    for kind, counts in sorted(found.actions.items()):
+        print(f"  {kind}: {', '.join(f'{count} {name}' for name, count in sorted(counts.items()))}")
+    print(f"  {found.heartbeats} heartbeats; {found.actions_a_day:.0f} Temporal actions a day")
     if file:
         file.write_text(json.dumps({"machine": describe_machine(), "idle": asdict(found)}, indent=2) + "\n")
     return int(bool(found.events))
@@ -129,11 +143,13 @@ async def _why_not_ready(session: SandboxSession) -> str:
 
 
 async def _watch(session: SandboxSession, pods: int, seconds: float) -> Idle:
+    cluster = session.sandbox.plan.cluster_name
     lengths, leases, calls = (
         await _history_lengths(session),
         await _lease_renewals(session),
         await session.aws.count_calls(),
     )
+    heartbeats, since = await count_heartbeats(session), datetime.now(UTC)
     before, began = process_usage(session), time.monotonic()
     most = {name: before[name].rss for name in PROCESSES}
     while (remaining := began + seconds - time.monotonic()) > 0:
@@ -157,6 +173,12 @@ async def _watch(session: SandboxSession, pods: int, seconds: float) -> Idle:
         percent={name: round(100 * (after[name].cpu - before[name].cpu) / took, 2) for name in PROCESSES},
         megabytes={name: round(rss / 1e6, 1) for name, rss in most.items()},
         calls=dict(calls_since(calls, await session.aws.count_calls())),
+        actions={
+            kind: dict(+counts)
+            for kind, counts in (await count_actions(session.temporal, cluster, since)).items()
+            if +counts
+        },
+        heartbeats=await count_heartbeats(session) - heartbeats,
     )
 
 

@@ -143,15 +143,16 @@ FAILED_TASKS = "temporal_workflow_task_execution_failed"
 
 async def read_failed_tasks(port: int) -> dict[str, int]:
     """By workflow type. Raises aiohttp's ClientError."""
-    return failed_tasks(await _read_metrics(port))
+    return failed_tasks(await read_metrics(port))
 
 
 async def read_unused_nodes(port: int) -> dict[str, int]:
     """By NodePool. Raises aiohttp's ClientError."""
-    return unused_nodes(await _read_metrics(port))
+    return unused_nodes(await read_metrics(port))
 
 
-async def _read_metrics(port: int) -> str:
+async def read_metrics(port: int) -> str:
+    """The worker's metrics as text. Raises aiohttp's ClientError."""
     async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/metrics") as response:
         response.raise_for_status()
         return await response.text()
