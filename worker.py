@@ -74,7 +74,8 @@ PLANNING = 40
 takes precedence over them."""
 WORKFLOW_TASKS = 8
 """Concurrent workflow tasks. Workflow code holds the GIL: many concurrent replays would exceed the two-second limit."""
-CACHED_WORKFLOWS = 2000
+CACHED_COORDINATORS = 1000
+"""NodePools, EC2NodeClasses, disruption commands and the workflows of the cluster: never replaced by NodeClaims."""
 STICKY = timedelta(seconds=15)
 """How long a workflow task waits for the worker that has the workflow in its cache; Temporal's default is 10 s. When
 500 nodes change at once, tasks wait longer than that. Another worker would have to replay the history from its start.
@@ -205,21 +206,10 @@ async def serve(
     readers = interruption_readers(settings, temporal, ports, cloud, host)
     name, build = settings.cluster_name, settings.temporal_worker_build_id
     await worker_versioning.require_build(temporal, name, build)
-    worker = Worker(
-        temporal,
-        task_queue=ids.task_queue(name),
-        deployment_config=worker_versioning.deployment_config(name, build),
-        workflows=WORKFLOWS,
-        activities=list_activities(ports),
-        workflow_runner=OrderedWorkflowRunner(),
-        max_cached_workflows=CACHED_WORKFLOWS,
-        max_concurrent_workflow_tasks=WORKFLOW_TASKS,
-        max_concurrent_activities=settings.activity_slots,
-        workflow_task_poller_behavior=PollerBehaviorAutoscaling(),
-        activity_task_poller_behavior=PollerBehaviorAutoscaling(),
-        max_heartbeat_throttle_interval=HEARTBEAT_AT_LEAST,
-        sticky_queue_schedule_to_start_timeout=STICKY,
-        graceful_shutdown_timeout=GRACE,
+    cache_size = settings.workflow_cache_size or process.workflow_cache_size(process.memory_limit())
+    nodeclaims = workflow_worker(temporal, settings, ids.task_queue(name), list_activities(ports), cache_size)
+    coordinators = workflow_worker(
+        temporal, settings, ids.coordinator_queue(name), list_activities(ports), CACHED_COORDINATORS
     )
     slots = settings.activity_slots
     # CreateFleet has its own slots, so that its waiting calls do not delay other activities.
@@ -230,7 +220,7 @@ async def serve(
     prefetch = asyncio.create_task(read_ahead(cloud.offerings), name="read-ahead")
     memory_trim = asyncio.create_task(process.trim_memory(), name="memory")
     replica_watch = worker_versioning.watch_replicas(temporal, launches.task_queue, cloud.clients.set_replicas)
-    async with launches, drains, worker:
+    async with launches, drains, coordinators, nodeclaims:
         elector = LeaderElector(
             cluster.leases,
             settings.system_namespace,
@@ -252,7 +242,7 @@ async def serve(
                     task.cancel()
                 await asyncio.gather(lead, return_exceptions=True)
                 log.info("worker stopping")
-        await shut_down(worker, drains, launches)
+        await shut_down(nodeclaims, coordinators, drains, launches)
 
 
 async def lead_cluster(
@@ -364,6 +354,27 @@ def build_ports(
     )
 
 
+def workflow_worker(
+    temporal: Client, settings: Settings, task_queue: str, activities: Sequence[Callable[..., Any]], cache_size: int
+) -> Worker:
+    return Worker(
+        temporal,
+        task_queue=task_queue,
+        deployment_config=worker_versioning.deployment_config(settings.cluster_name, settings.temporal_worker_build_id),
+        workflows=WORKFLOWS,
+        activities=activities,
+        workflow_runner=OrderedWorkflowRunner(),
+        max_cached_workflows=cache_size,
+        max_concurrent_workflow_tasks=WORKFLOW_TASKS,
+        max_concurrent_activities=settings.activity_slots,
+        workflow_task_poller_behavior=PollerBehaviorAutoscaling(),
+        activity_task_poller_behavior=PollerBehaviorAutoscaling(),
+        max_heartbeat_throttle_interval=HEARTBEAT_AT_LEAST,
+        sticky_queue_schedule_to_start_timeout=STICKY,
+        graceful_shutdown_timeout=GRACE,
+    )
+
+
 def activity_worker(
     temporal: Client, settings: Settings, task_queue: str, activities: Sequence[Callable[..., Any]], slots: int
 ) -> Worker:
@@ -448,7 +459,6 @@ def aws_settings(settings: Settings, *, cluster_dns: str = "") -> AwsSettings:
 def host_settings(settings: Settings) -> ControllerSettings:
     return ControllerSettings(
         cluster=settings.cluster_name,
-        task_queue=ids.task_queue(settings.cluster_name),
         deadlines=settings.build_deadlines(),
         window=batch_window(settings),
         planning=PlanSettings(

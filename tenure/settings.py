@@ -284,6 +284,13 @@ class Settings(BaseSettings):
         description="Prometheus that the health gates of [rollouts](../disruption/rollouts.md) query, such as "
         "`http://prometheus.monitoring:9090`; without it, rollouts whose gates have queries wait",
     )
+    workflow_cache_size: int = Field(
+        0,
+        ge=0,
+        description="maximum number of workflows in a worker's cache, about one per node and replica; `0` derives it "
+        "from the container's memory limit: 2,100 for 1Gi, 7,400 for 2Gi. A signal to a workflow that is not cached "
+        "costs a replay",
+    )
     activity_slots: int = Field(
         100,
         ge=4,

@@ -68,8 +68,18 @@ def canary(cluster: str, build: str) -> str:
 
 
 def task_queue(cluster: str) -> str:
-    """For workflows, and for all activities without a queue of their own. Every replica polls it."""
+    """For NodeClaim workflows, and for all their activities without a queue of their own. Every replica polls it."""
     return cluster
+
+
+def coordinator_queue(cluster: str) -> str:
+    """For the workflows of the cluster, its NodePools and its EC2NodeClasses, and their activities. Their worker has
+    its own cache and slots, so that thousands of NodeClaims do not delay them."""
+    return f"{cluster}-coordinators"
+
+
+def workflow_queue(cluster: str, workflow_type: str) -> str:
+    return task_queue(cluster) if workflow_type == "NodeClaim" else coordinator_queue(cluster)
 
 
 def launch_queue(cluster: str) -> str:

@@ -108,6 +108,27 @@ def _glibc_function(name: str) -> Any:
     return getattr(ctypes.CDLL(None), name, None)
 
 
+MIN_CACHED_WORKFLOWS: Final = 2000
+BASE_BYTES: Final = 600 << 20
+"""Memory of a worker and its planner without workflows, with 1,000 nodes (docs/decisions/worker-memory.md)."""
+CACHED_WORKFLOW_BYTES: Final = 200 << 10
+CGROUP_MEMORY_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
+
+
+def memory_limit(file: Path = CGROUP_MEMORY_LIMIT) -> int | None:
+    """Bytes that the container may use; None without a limit, or with version 1 of cgroups."""
+    try:
+        return int(file.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def workflow_cache_size(limit: int | None) -> int:
+    """Workflows that fit into the memory limit, in hundreds; MIN_CACHED_WORKFLOWS without a limit, or if few fit."""
+    fitting = ((limit or 0) - BASE_BYTES) // CACHED_WORKFLOW_BYTES // 100 * 100
+    return max(MIN_CACHED_WORKFLOWS, fitting)
+
+
 LEASE_POLL_SECONDS = 10.0
 """Seconds; Karpenter's lease lasts 15."""
 

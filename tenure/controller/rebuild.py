@@ -149,7 +149,7 @@ class Rebuild:
     def __init__(self, temporal: Client, snapshot: Snapshot, running: frozenset[str]) -> None:
         self._temporal, self._snapshot, self._running = temporal, snapshot, running
         self._cluster = snapshot.settings.cluster
-        self._signal_queue = SignalQueue(temporal, snapshot.settings.task_queue)
+        self._signal_queue = SignalQueue(temporal, self._cluster)
         self._notifier = snapshot.make_notifier(self._signal_queue)
         self._limit = asyncio.Semaphore(MAX_CONCURRENT_SIGNALS)
 

@@ -78,7 +78,7 @@ class ControllerSession:
         self._now = now
         self._awake = asyncio.Event()
         self._single_flight = SingleFlight()
-        self._signal_queue = SignalQueue(temporal, settings.task_queue, endpoints)
+        self._signal_queue = SignalQueue(temporal, settings.cluster, endpoints)
         self.cluster = WatchedCluster(settings, kube, now)
         self.provisioning = ProvisioningController(
             settings=settings,

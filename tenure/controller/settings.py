@@ -19,8 +19,6 @@ KARPENTER_LEASE: Final = "karpenter-leader-election"
 @dataclass(frozen=True)
 class ControllerSettings:
     cluster: str
-    task_queue: str
-    """Of the workflows that this process starts."""
     deadlines: Deadlines = field(default_factory=Deadlines)
     window: BatchWindow = field(default_factory=BatchWindow)
     planning: PlanSettings = field(default_factory=PlanSettings)

@@ -108,7 +108,7 @@ async def test_clock_error_is_reported_on_worker_pod() -> None:
     harness, events, clock = CacheHarness(), FakeEvents(), ShiftedClock(SHIFT)
     clock.observe()
     reporter = InvalidObjectReporter(
-        ControllerSettings(cluster="c", task_queue="c"),
+        ControllerSettings(cluster="c"),
         harness.cache,
         events,
         RecordingSignalQueue(),

@@ -143,7 +143,7 @@ def test_settings_reach_their_components(monkeypatch: pytest.MonkeyPatch) -> Non
     found = Settings()
     host, cloud = host_settings(found), aws_settings(found, cluster_dns="fd00::a")
     assert (cloud.cluster_dns, cloud.is_ipv6, cloud.ami_refresh_seconds) == ("fd00::a", True, 60)
-    assert (host.cluster, host.task_queue, host.window.idle.total_seconds()) == ("demo", "demo", 2)
+    assert (host.cluster, host.window.idle.total_seconds()) == ("demo", 2)
     assert host.deadlines.drain.total_seconds() == 7200
     assert host.planning.min_values_policy == "BestEffort"
     assert (host.nominate_pods, host.policy_features) == (False, PolicyFeatures())

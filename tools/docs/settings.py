@@ -31,6 +31,7 @@ OURS: Final = frozenset(
         "termination_timeout",
         "not_ready_grace",
         "prometheus_url",
+        "workflow_cache_size",
         "activity_slots",
     }
 )

@@ -18,6 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.endpoints import Endpoints
 from tenure.model.base import Message
+from workflows import ids
 
 log = structlog.get_logger(__name__)
 
@@ -65,10 +66,10 @@ class Signal:
 class SignalQueue:
     """Run `run` in a task; `enqueue` from anywhere in the same loop."""
 
-    def __init__(self, client: Client, task_queue: str, endpoints: Endpoints | None = None) -> None:
+    def __init__(self, client: Client, cluster: str, endpoints: Endpoints | None = None) -> None:
         self._endpoints = endpoints or Endpoints()
         self._client = client
-        self._task_queue = task_queue
+        self._cluster = cluster
         self.sent: dict[str, str] = {}
         """The accepted digests by key."""
         self.count = 0
@@ -166,7 +167,7 @@ class SignalQueue:
                 start.workflow,
                 start.state,
                 id=signal.workflow_id,
-                task_queue=self._task_queue,
+                task_queue=ids.workflow_queue(self._cluster, start.workflow),
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
                 id_reuse_policy=reuse.ALLOW_DUPLICATE if start.allow_restart else reuse.ALLOW_DUPLICATE_FAILED_ONLY,
                 start_signal=signal.name,

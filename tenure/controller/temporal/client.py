@@ -125,7 +125,7 @@ async def start_singletons(
             {"static_summary": f"garbage collection of cluster {cluster}"},
         ),
     }
-    queue, policy = ids.task_queue(cluster), WorkflowIDConflictPolicy.USE_EXISTING
+    queue, policy = ids.coordinator_queue(cluster), WorkflowIDConflictPolicy.USE_EXISTING
     for key, (run, state, more) in starts.items():
         if not only or key in only:
             await temporal.start_workflow(run, state, id=key, task_queue=queue, id_conflict_policy=policy, **more)

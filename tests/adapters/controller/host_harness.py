@@ -78,7 +78,7 @@ async def running_host(
             harness.planning = False
 
     host = ClusterController(
-        settings=ControllerSettings(cluster=name, task_queue=name, karpenter_lease=lease),
+        settings=ControllerSettings(cluster=name, karpenter_lease=lease),
         kube=kube,
         temporal=temporal,
         offerings=FakeOfferings(),

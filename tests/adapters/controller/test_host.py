@@ -251,7 +251,7 @@ async def test_host_stops_while_karpenter_holds_the_lease(
     path = LEASES.path(namespace="kube-system")
     await kube.client.request("POST", path, body={"metadata": {"name": lease}, "spec": spec})
     host = ClusterController(
-        settings=ControllerSettings(cluster="held", task_queue="held", karpenter_lease=lease),
+        settings=ControllerSettings(cluster="held", karpenter_lease=lease),
         kube=kube,
         temporal=temporal,
         offerings=FakeOfferings(),

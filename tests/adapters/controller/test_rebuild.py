@@ -45,7 +45,7 @@ class RebuildCluster:
 
     async def rebuild(self) -> Rebuild:
         running_workflows = await list_running_workflows(self.temporal, self.name)
-        settings = ControllerSettings(cluster=self.name, task_queue=ids.task_queue(self.name))
+        settings = ControllerSettings(cluster=self.name)
         kube = cast(KubeAdapters, SimpleNamespace(client=None, lifecycle_policies=None))
         snapshot = Snapshot(settings, kube, self.objects, now=datetime.now(UTC), number=time.time_ns())
         return Rebuild(self.temporal, snapshot, running_workflows)

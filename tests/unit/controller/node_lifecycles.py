@@ -48,7 +48,6 @@ class NodeLifecycles:
         self.session = ControllerSession(
             settings=ControllerSettings(
                 cluster="demo",
-                task_queue="demo",
                 nominate_pods=True,
                 gates=frozenset({FeatureGate.CAPACITY_BUFFER}),
             ),

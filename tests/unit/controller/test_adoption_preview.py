@@ -159,7 +159,7 @@ class Cluster:
         }
         adapters = SimpleNamespace(client=Reader(objects), claims=None, lifecycle_policies=None)
         previewer = AdoptionPreviewer(
-            settings=ControllerSettings(cluster="demo", task_queue="demo"),
+            settings=ControllerSettings(cluster="demo"),
             kube=cast(KubeAdapters, adapters),
             offerings=self.types,
             instances=self.instances,

@@ -75,7 +75,7 @@ def null_plan_worker() -> AbstractAsyncContextManager[None]:
 def host(monkeypatch: pytest.MonkeyPatch) -> ClusterController:
     monkeypatch.setattr("tenure.controller.host.ControllerSession", FakeSession)
     return ClusterController(
-        settings=ControllerSettings(cluster="c", task_queue="c", karpenter_lease=""),
+        settings=ControllerSettings(cluster="c", karpenter_lease=""),
         kube=cast(KubeAdapters, SimpleNamespace()),
         temporal=FakeTemporal().client,
         offerings=FakeOfferings(),

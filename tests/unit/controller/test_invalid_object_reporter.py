@@ -16,7 +16,7 @@ from tenure.model.invalid_objects import MAX_REPORTED, ObjectKey
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 BATCH = cast(ChangeBatch, None)
 POD = ObjectKey("Pod", "default/a", "uid-a")
-SETTINGS = ControllerSettings(cluster="c", task_queue="c")
+SETTINGS = ControllerSettings(cluster="c")
 
 
 class FakeEvents:

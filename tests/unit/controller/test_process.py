@@ -117,6 +117,19 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
+@pytest.mark.parametrize(("gibibytes", "size"), [(None, 2000), (0.5, 2000), (1, 2100), (2, 7400), (4, 17800)])
+def test_workflow_cache_size_follows_the_memory_limit(gibibytes: float | None, size: int) -> None:
+    assert process.workflow_cache_size(None if gibibytes is None else int(gibibytes * (1 << 30))) == size
+
+
+@pytest.mark.parametrize(("text", "limit"), [("2147483648\n", 2 << 30), ("max\n", None), (None, None)])
+def test_memory_limit_is_read_from_the_container(tmp_path: Path, text: str | None, limit: int | None) -> None:
+    file = tmp_path / "memory.max"
+    if text is not None:
+        file.write_text(text)
+    assert process.memory_limit(file) == limit
+
+
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the allocator is not glibc's")
 async def test_freed_memory_below_live_blocks_is_returned(monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = [bytes(BLOCK) for _ in range(BLOCKS)]

@@ -74,7 +74,7 @@ def build_session(
     kube = KubeAdapters(cast(KubeClient, kube_client))
     kube.claims, kube.events = cast(Any, claims), cast(Any, FakeEvents())
     return ControllerSession(
-        settings=ControllerSettings(cluster="demo", task_queue="demo", gates=frozenset(gates)),
+        settings=ControllerSettings(cluster="demo", gates=frozenset(gates)),
         kube=kube,
         temporal=temporal.client,
         offerings=FakeOfferings(),
@@ -151,9 +151,7 @@ async def test_unreadable_optional_kinds_stop_nothing(monkeypatch: pytest.Monkey
         "runtimeclasses": Forbidden("no"),
         "deviceclasses": NotFound("no"),
     }
-    cluster = WatchedCluster(
-        ControllerSettings(cluster="demo", task_queue="demo"), KubeAdapters(cast(KubeClient, client)), lambda: NOW
-    )
+    cluster = WatchedCluster(ControllerSettings(cluster="demo"), KubeAdapters(cast(KubeClient, client)), lambda: NOW)
     task = asyncio.create_task(cluster.run())
 
     async def assert_requested(cpu: int) -> None:

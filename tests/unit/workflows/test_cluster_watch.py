@@ -15,10 +15,11 @@ from workflows import ids
 from workflows.cluster_watch import ClusterWatchWorkflow
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
+Watch = WorkflowHandle[ClusterWatchWorkflow, None]
 INVALID = InvalidObject(kind="Pod", name="default/a", reason="InvalidField", message="spec: expected an object")
 
 
-async def start_watch(fake: WorkerHarness) -> WorkflowHandle[ClusterWatchWorkflow, None]:
+async def start_watch(fake: WorkerHarness) -> Watch:
     return await fake.client.start_workflow(
         ClusterWatchWorkflow.run,
         ClusterWatchState(cluster=fake.cluster),
@@ -57,6 +58,6 @@ async def test_invalid_objects_survive_continue_as_new(fake: WorkerHarness, monk
     for number in range(10):
         await handle.signal(ClusterWatchWorkflow.report_host, WatchHost(identity=f"{number}@tenure-a", at=AT))
     await wait_until(lambda: has_continued_as_new(fake.client, handle))
-    current = fake.client.get_workflow_handle(handle.id)
+    current: Watch = fake.client.get_workflow_handle(handle.id)
     assert (await current.query(ClusterWatchWorkflow.invalid_objects)).objects == (INVALID,)
     assert "spec: expected an object" in await read_details(current)

@@ -201,7 +201,7 @@ class FakeSession:
 def make_cluster_controller(harness: InterruptionNotifierHarness) -> ClusterController:
     unused: Any = None
     return ClusterController(
-        settings=ControllerSettings(cluster="demo", task_queue="demo"),
+        settings=ControllerSettings(cluster="demo"),
         kube=unused,
         temporal=harness.temporal.client,
         offerings=unused,

@@ -24,7 +24,7 @@ def temporal(monkeypatch: pytest.MonkeyPatch) -> FakeTemporal:
 
 @pytest.fixture
 async def signal_queue(temporal: FakeTemporal) -> AsyncIterator[SignalQueue]:
-    signal_queue = SignalQueue(temporal.client, "queue")
+    signal_queue = SignalQueue(temporal.client, "demo")
     task = asyncio.create_task(signal_queue.run())
     yield signal_queue
     task.cancel()
@@ -55,6 +55,15 @@ def sent_numbers(temporal: FakeTemporal) -> list[int]:
     return [one.argument.number for one in temporal.sent if isinstance(one.argument, ObservedNodePool)]
 
 
+async def test_coordinators_start_on_their_own_task_queue(temporal: FakeTemporal, signal_queue: SignalQueue) -> None:
+    for kind in ("NodeClaim", "NodePool"):
+        start = Start(kind, ObservedNodePool(usage="state"))
+        signal_queue.enqueue(Signal(kind, "observe", ObservedNodePool(number=1), "digest", start))
+    await wait_until_idle(signal_queue)
+    queues = {one.workflow: one.options["task_queue"] for one in temporal.sent}
+    assert queues == {"NodeClaim": "demo", "NodePool": "demo-coordinators"}
+
+
 async def test_low_priority_signals_wait_for_others(temporal: FakeTemporal, signal_queue: SignalQueue) -> None:
     for number in range(40):
         signal_queue.enqueue(replace(signal(number, f"w{number}"), low_priority=number < 39))
@@ -75,7 +84,7 @@ async def test_signal_starts_a_missing_workflow(temporal: FakeTemporal, signal_q
     await wait_until_idle(signal_queue)
     sent = temporal.sent[0]
     assert (sent.workflow, sent.workflow_id, sent.signal) == ("Flow", "w", "observe")
-    assert sent.options["task_queue"] == "queue" and sent.options["static_summary"] == "its summary"
+    assert sent.options["task_queue"] == "demo-coordinators" and sent.options["static_summary"] == "its summary"
     assert sent.options["static_details"] == "its details"
     assert sent.options["id_conflict_policy"] is WorkflowIDConflictPolicy.USE_EXISTING
     assert signal_queue.sent == {"w": "digest-1"} and signal_queue.last_digest("w") == "digest-1"

@@ -155,9 +155,7 @@ async def test_denied_listing_differs_from_other_errors() -> None:
 
 async def test_rebuild_works_without_permission_to_list_attributes() -> None:
     def rebuild(existing: Mapping[str, int] | RPCError) -> Rebuild:
-        snapshot = SimpleNamespace(
-            settings=SimpleNamespace(cluster="c", task_queue="c"), make_notifier=lambda _: SimpleNamespace()
-        )
+        snapshot = SimpleNamespace(settings=SimpleNamespace(cluster="c"), make_notifier=lambda _: SimpleNamespace())
         return Rebuild(Namespace(existing).client, cast(Any, snapshot), frozenset())
 
     assert await rebuild(UNKNOWN)._missing_attributes() == []
