@@ -50,11 +50,12 @@ from tenure.controller.settings import ControllerSettings
 from tenure.controller.temporal import client as temporal_service
 from tenure.controller.temporal import worker_versioning
 from tenure.controller.temporal.certificates import CertificateWatcher
+from tenure.controller.temporal.client import Installation
 from tenure.controller.temporal.connection import Security
 from tenure.controller.temporal.errors import format_rpc_error
 from tenure.controller.temporal.namespace import register_attributes, remove_schedules
 from tenure.endpoints import Endpoints
-from tenure.kube.adapters.cluster import dns_address
+from tenure.kube.adapters.cluster import cluster_uid, dns_address
 from tenure.kube.client.rate_limiter import RateLimiter
 from tenure.kube.leader_election import LeaderElector
 from tenure.model.errors import BadInput, Fault
@@ -205,6 +206,8 @@ async def serve(
     ports = build_ports(settings, temporal, cluster, cloud)
     readers = interruption_readers(settings, temporal, ports, cloud, host)
     name, build = settings.cluster_name, settings.temporal_worker_build_id
+    installation = await installation_of(settings, cluster)
+    await temporal_service.require_cluster(temporal, installation)
     await worker_versioning.require_build(temporal, name, build)
     cache_size = settings.workflow_cache_size or process.workflow_cache_size(process.memory_limit())
     nodeclaims = workflow_worker(temporal, settings, ids.task_queue(name), list_activities(ports), cache_size)
@@ -229,7 +232,7 @@ async def serve(
         )
         async with replica_watch:
             lead = asyncio.create_task(
-                lead_cluster(settings, temporal, readiness, lambda: elector.run(host.run)), name="lead"
+                lead_cluster(settings, temporal, installation, readiness, lambda: elector.run(host.run)), name="lead"
             )
             other = asyncio.create_task(karpenter_lease.wait_until_acquired(), name="karpenter-lease")
             try:
@@ -248,14 +251,15 @@ async def serve(
 async def lead_cluster(
     settings: Settings,
     temporal: Client,
+    installation: Installation,
     readiness: Readiness,
     host_watch: Callable[[], Coroutine[Any, Any, None]],
 ) -> None:
     """Until cancelled: wait until this build is current, then keep the cluster's workflows and the watch running."""
     name, build = settings.cluster_name, settings.temporal_worker_build_id
     await worker_versioning.wait_until_current(temporal, name, build, readiness.wait_for)
-    singletons = (temporal, name, batch_window(settings))
-    await temporal_service.start_singletons(*singletons, events=settings.interruption_queue)
+    await temporal_service.start_singletons(temporal, installation)
+    await temporal_service.require_cluster(temporal, installation)
     await remove_schedules(temporal, name)
     readiness.wait_for("")
     log.info("worker started", cluster=name, temporal=settings.temporal_address)
@@ -264,8 +268,8 @@ async def lead_cluster(
         group.create_task(worker_versioning.maintain_current(temporal, name, build), name="current-build")
         group.create_task(
             temporal_service.restart_missing_singletons(
-                *singletons,
-                events=settings.interruption_queue,
+                temporal,
+                installation,
                 missing_workflows=metrics.WORKFLOWS_MISSING.bind(meter_of(temporal)),
             ),
             name="singletons",
@@ -477,6 +481,16 @@ def host_settings(settings: Settings) -> ControllerSettings:
 def policy_features(settings: Settings) -> PolicyFeatures:
     return PolicyFeatures(
         surge_single_replicas=settings.surge_single_replicas, hook_local_addresses=settings.hook_local_addresses
+    )
+
+
+async def installation_of(settings: Settings, cluster: tenure.kube.adapters.build.KubeAdapters) -> Installation:
+    """Raises Fault."""
+    return Installation(
+        settings.cluster_name,
+        window=batch_window(settings),
+        queue=settings.interruption_queue,
+        cluster_uid=await cluster_uid(cluster.client),
     )
 
 

@@ -27,7 +27,7 @@ from tenure.controller.signals.lifecycle_observers import LifecycleObservers
 from tenure.controller.signals.notifier import WorkflowNotifier
 from tenure.controller.signals.pending_pods import needs_plan
 from tenure.controller.signals.signaller import MAX_CONCURRENT_SIGNALS, SignalQueue
-from tenure.controller.temporal.client import is_open, list_singletons, start_singletons
+from tenure.controller.temporal.client import Installation, is_open, list_singletons, start_singletons
 from tenure.controller.temporal.namespace import list_attributes, register_attributes
 from tenure.controller.watched_cluster import WatchedCluster
 from tenure.kube.adapters.build import KubeAdapters
@@ -38,7 +38,6 @@ from tenure.kube.client.objects import Objects
 from tenure.model.base import Value
 from tenure.model.errors import TryLater
 from tenure.model.facts import NodeClaimFact
-from tenure.model.workflow_states import BatchWindow
 from workflows import ids, search_attributes
 
 READ: Final = (
@@ -163,14 +162,14 @@ class Rebuild:
             *await self._orphaned_workflows(),
         ]
 
-    async def repair(self, found: Sequence[Discrepancy], window: BatchWindow, *, events: str = "") -> None:
-        """`events`: the queue of EC2 events. Raises RPCError, BadInput, and TryLater if Temporal accepts no signal."""
+    async def repair(self, found: Sequence[Discrepancy], installation: Installation) -> None:
+        """Raises RPCError, BadInput, and TryLater if Temporal accepts no signal."""
         kinds = {one.kind for one in found}
         if "SearchAttribute" in kinds:
             await register_attributes(self._temporal)
         if singletons := {one.workflow for one in found if one.kind == "Cluster"}:
             # Only missing ones: a running Interruption workflow may know its queue from a worker, unlike this call.
-            await start_singletons(self._temporal, self._cluster, window, events=events, only=singletons)
+            await start_singletons(self._temporal, installation, only=singletons)
         missing = {kind: {one.name for one in found if one.kind == kind and not one.is_orphaned} for kind in kinds}
         claims = [self._snapshot.cache.nodeclaims[name] for name in sorted(missing.get("NodeClaim", ()))]
         pools, classes = missing.get("NodePool", set()), missing.get("EC2NodeClass", set())

@@ -8,7 +8,9 @@ import pytest
 
 from tenure.cli.admin.servers import worker_command
 from tenure.cli.sandbox.worker_process import clean_environment
+from tenure.controller.temporal.client import CLUSTER_UID
 from tests.support.product.product import InstalledProduct
+from workflows import ids
 
 NOWHERE = "127.0.0.1:1"
 
@@ -46,6 +48,21 @@ async def test_unknown_flag_is_named(product: InstalledProduct) -> None:
     code, output = await _run_worker(product.sandbox.environment(), {}, "--cluster-nam=demo")
     assert (code, len(output.splitlines())) == (2, 1), output
     assert "--cluster-nam" in output and "--help" in output
+
+
+async def test_name_of_another_cluster_is_refused(product: InstalledProduct) -> None:
+    name = "used-elsewhere"
+    workflow_id = ids.watch(name)
+    await product.temporal.start_workflow(
+        "ClusterWatch", id=workflow_id, task_queue="nobody", memo={CLUSTER_UID: "uid-of-another"}
+    )
+    try:
+        code, output = await _run_worker(product.sandbox.environment(), {"CLUSTER_NAME": name})
+        assert code == 2, output
+        last = output.splitlines()[-1]
+        assert f"CLUSTER_NAME={name}" in last and "uid-of-another" in last and f"--workflow-id {workflow_id}" in last
+    finally:
+        await product.temporal.get_workflow_handle(workflow_id).terminate()
 
 
 async def _run_worker(

@@ -20,10 +20,11 @@ from tenure.cli.exit_codes import DONE, FAILED, CommandFailed, UsageError
 from tenure.cli.output import Result
 from tenure.cli.worker_settings import settings_command, temporal_connection
 from tenure.controller.rebuild import Discrepancy, Rebuild, list_running_workflows, read
+from tenure.controller.temporal.client import Installation
 from tenure.controller.temporal.errors import format_rpc_error
 from tenure.model.errors import BadInput, Fault
 from tenure.settings import Settings
-from worker import batch_window, host_settings
+from worker import host_settings, installation_of
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only report missing workflows.")]
 _MISSING: Final = {
@@ -62,7 +63,7 @@ async def rebuild_workflows(settings: Settings, *, dry_run: bool) -> list[Discre
         rebuild = Rebuild(temporal, snapshot, running_workflows)
         found = await rebuild.find_discrepancies()
         if found and not dry_run:
-            await _apply_rebuild(rebuild, found, settings)
+            await _apply_rebuild(rebuild, found, await installation_of(settings, cluster))
     except RPCError as error:
         reason = format_rpc_error(error, namespace=settings.temporal_namespace, address=settings.temporal_address)
         raise UsageError(f"rebuild: {reason}") from error
@@ -74,9 +75,9 @@ async def rebuild_workflows(settings: Settings, *, dry_run: bool) -> list[Discre
     return found
 
 
-async def _apply_rebuild(rebuild: Rebuild, found: Sequence[Discrepancy], settings: Settings) -> None:
+async def _apply_rebuild(rebuild: Rebuild, found: Sequence[Discrepancy], installation: Installation) -> None:
     try:
-        await rebuild.repair(found, batch_window(settings), events=settings.interruption_queue)
+        await rebuild.repair(found, installation)
     except BadInput as invalid:
         raise UsageError(f"rebuild: {invalid.message}") from invalid
     except Fault as fault:

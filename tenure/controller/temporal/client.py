@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Collection
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
@@ -40,6 +41,8 @@ log = structlog.get_logger(__name__)
 
 RESET_TIMEOUT = timedelta(seconds=3)
 SINGLETON_CHECK_EVERY: Final = timedelta(minutes=1)
+CLUSTER_UID: Final = "TenureClusterUID"
+"""Field of the ClusterWatch workflow's memo."""
 CORE_LOGGING: Final = LoggingConfig(
     filter=TelemetryFilter(core_level="WARN", other_level="ERROR"),
     forwarding=LogForwardingConfig(
@@ -89,12 +92,42 @@ def wildcard_address() -> str:
     return "0.0.0.0" if v6_only else "[::]"
 
 
-async def start_singletons(
-    temporal: Client, cluster: str, window: BatchWindow, *, events: str = "", only: Collection[str] = ()
-) -> None:
+@dataclass(frozen=True)
+class Installation:
+    """The settings of this process that the singletons receive."""
+
+    cluster: str
+    window: BatchWindow = field(default_factory=BatchWindow)
+    queue: str = ""
+    """Name of the queue of EC2 events."""
+    cluster_uid: str = ""
+    """UID of the Kubernetes cluster: of its namespace `kube-system`."""
+
+
+async def require_cluster(temporal: Client, installation: Installation) -> None:
+    """Raise BadInput if another Kubernetes cluster uses the same name in this Temporal namespace, since each of them
+    would delete the nodes of the other. Needs no worker. Raises RPCError."""
+    workflow_id = ids.watch(installation.cluster)
+    try:
+        description = await temporal.get_workflow_handle(workflow_id).describe()
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return
+        raise
+    owner = (await description.memo()).get(CLUSTER_UID, installation.cluster_uid)
+    if description.status is WorkflowExecutionStatus.RUNNING and owner != installation.cluster_uid:
+        raise BadInput(
+            f"CLUSTER_NAME={installation.cluster}: the Kubernetes cluster with UID {owner} uses this name in Temporal "
+            f"namespace {temporal.namespace}, and this cluster has UID {installation.cluster_uid}: set another "
+            "CLUSTER_NAME or TEMPORAL_NAMESPACE. If the other cluster no longer exists: "
+            f"`temporal workflow terminate --workflow-id {workflow_id}`"
+        )
+
+
+async def start_singletons(temporal: Client, installation: Installation, *, only: Collection[str] = ()) -> None:
     """Start the Watch, Provisioning, Cluster, Interruption and GarbageCollector workflows that do not run yet. Running
-    ones receive `window` and `events`, the name of the queue of EC2 events. `only`: limits the start to these workflow
-    IDs."""
+    ones receive the settings. `only`: limits the start to these workflow IDs."""
+    cluster, window, events = installation.cluster, installation.window, installation.queue
     named: dict[str, Any] = {"start_signal": "set_queue", "start_signal_args": [QueueSetting(queue=events)]}
     opened: dict[str, Any] = {"start_signal": "set_batch_window", "start_signal_args": [window]}
     pods = ProvisioningState(cluster=cluster, window=window)
@@ -102,7 +135,7 @@ async def start_singletons(
         ids.watch(cluster): (
             ClusterWatchWorkflow.run,
             ClusterWatchState(cluster=cluster),
-            {"static_summary": f"watch of cluster {cluster}"},
+            {"static_summary": f"watch of cluster {cluster}", "memo": {CLUSTER_UID: installation.cluster_uid}},
         ),
         ids.provisioning(cluster): (
             ProvisioningWorkflow.run,
@@ -155,15 +188,13 @@ async def is_open(temporal: Client, workflow_id: str) -> bool:
 
 async def restart_missing_singletons(
     temporal: Client,
-    cluster: str,
-    window: BatchWindow,
+    installation: Installation,
     *,
     missing_workflows: Recorder,
-    events: str = "",
     every: timedelta = SINGLETON_CHECK_EVERY,
 ) -> None:
     """Until cancelled: start each singleton again that a person terminated. The check costs no Temporal action."""
-    singletons = list_singletons(cluster)
+    singletons = list_singletons(installation.cluster)
     for workflow_type in singletons.values():
         missing_workflows.record(0, workflow=workflow_type)
     while True:
@@ -173,7 +204,7 @@ async def restart_missing_singletons(
             if missing:
                 for one in missing:
                     missing_workflows.record(workflow=singletons[one])
-                await start_singletons(temporal, cluster, window, events=events, only=missing)
+                await start_singletons(temporal, installation, only=missing)
                 log.warning("started missing workflows", workflows=missing)
         except RPCError as error:
             log.warning("singleton workflows not checked", error=str(error))

@@ -101,6 +101,11 @@ class KubeNamespaces(AnnotationPatcher):
         super().__init__(Objects(client, NAMESPACES))
 
 
+async def cluster_uid(client: KubeClient) -> str:
+    """The UID of the namespace kube-system, which every cluster has. Raises Fault."""
+    return str((await client.request("GET", NAMESPACES.path("kube-system")))["metadata"]["uid"])
+
+
 _log = structlog.get_logger(__name__)
 
 _TRIES: Final = 5

@@ -14,9 +14,9 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 
 from tenure.controller.rebuild import Discrepancy, Rebuild, Snapshot, list_running_workflows
 from tenure.controller.settings import ControllerSettings
+from tenure.controller.temporal.client import Installation
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.model.nodeclaim.state import NodeClaimState
-from tenure.model.workflow_states import BatchWindow
 from tests.support.cli.temporal_server import temporal_server
 from tests.support.controller.builders import Json, claim, node, node_class, pod, pool
 from tests.support.product.eventually import wait_until
@@ -56,7 +56,7 @@ class RebuildCluster:
     async def repair(self) -> list[Discrepancy]:
         rebuild = await self.rebuild()
         found = await rebuild.find_discrepancies()
-        await rebuild.repair(found, BatchWindow(), events="events")
+        await rebuild.repair(found, Installation(self.name, queue="events"))
         return found
 
     def workflow_id(self, name: str) -> str:
@@ -121,7 +121,9 @@ async def test_concurrent_repairs_start_each_workflow_once(cluster: RebuildClust
     one, other = await cluster.rebuild(), await cluster.rebuild()
     found, other_found = await one.find_discrepancies(), await other.find_discrepancies()
     assert found == other_found
-    await asyncio.gather(one.repair(found, BatchWindow()), other.repair(other_found, BatchWindow()))
+    await asyncio.gather(
+        one.repair(found, Installation(cluster.name)), other.repair(other_found, Installation(cluster.name))
+    )
     await cluster.wait_until_visible("c1", "c2")
     runs = [one.id async for one in cluster.temporal.list_workflows(f"WorkflowId = '{cluster.workflow_id('c1')}'")]
     assert runs == [cluster.workflow_id("c1")]

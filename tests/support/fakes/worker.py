@@ -155,6 +155,18 @@ class WorkerHarness(FakePorts):
                 self.running_workers -= 1
 
     @asynccontextmanager
+    async def running_coordinators(self) -> AsyncIterator[None]:
+        """A worker of the queue on which `start_singletons` starts workflows."""
+        async with Worker(
+            self.client,
+            task_queue=ids.coordinator_queue(self.cluster),
+            workflows=WORKFLOWS,
+            activities=self.activities(),
+            workflow_runner=self.runner,
+        ):
+            yield
+
+    @asynccontextmanager
     async def running_planner(self) -> AsyncIterator["WorkerHarness"]:
         """A process that hosts the watch, which also polls the plan queue."""
         async with Worker(

@@ -4,6 +4,7 @@ delivers cancellation requests to long-lived workflows as signals."""
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -20,8 +21,13 @@ from temporalio.worker import Worker
 
 from tenure import metrics
 from tenure.cli.nodes.workflows import LONG_LIVED
-from tenure.controller.temporal.client import restart_missing_singletons, start_singletons
-from tenure.model.workflow_states import BatchWindow
+from tenure.controller.temporal.client import (
+    Installation,
+    require_cluster,
+    restart_missing_singletons,
+    start_singletons,
+)
+from tenure.model.errors import BadInput
 from tenure.sandbox.temporal.dev_server import temporal_binary
 from tests.support.controller.meter import RecordingMeter
 from tests.support.fakes.worker import WorkerHarness
@@ -187,8 +193,9 @@ async def test_workflow_of_an_object_ignores_cancellation(
 
 @pytest.mark.parametrize("workflow_id", SINGLETONS)
 async def test_singleton_ignores_cancellation(planning: WorkerHarness, workflow_id: Callable[[str], str]) -> None:
-    await start_singletons(planning.client, planning.cluster, BatchWindow())
-    await assert_cancellation_ignored(planning, workflow_id(planning.cluster))
+    async with planning.running_coordinators():
+        await start_singletons(planning.client, Installation(planning.cluster))
+        await assert_cancellation_ignored(planning, workflow_id(planning.cluster))
 
 
 async def assert_cancellation_ignored(fake: WorkerHarness, workflow_id: str) -> None:
@@ -217,16 +224,15 @@ def test_only_short_workflows_follow_cancellation() -> None:
 
 
 async def test_terminated_singleton_is_started_again(planning: WorkerHarness) -> None:
-    window, every, meter = BatchWindow(), timedelta(seconds=0.1), RecordingMeter()
-    await start_singletons(planning.client, planning.cluster, window)
+    installation, meter = Installation(planning.cluster), RecordingMeter()
+    await start_singletons(planning.client, installation)
     terminated = ids.provisioning(planning.cluster)
     with patch("tenure.controller.temporal.client.is_open", lambda _, workflow_id: is_open(planning, workflow_id)):
         check = asyncio.create_task(
             restart_missing_singletons(
                 planning.client,
-                planning.cluster,
-                window,
-                every=every,
+                installation,
+                every=timedelta(seconds=0.1),
                 missing_workflows=metrics.WORKFLOWS_MISSING.bind(meter),
             )
         )
@@ -235,3 +241,14 @@ async def test_terminated_singleton_is_started_again(planning: WorkerHarness) ->
         counted = [(labels, value) for _, labels, value in meter.records if value]
         assert counted and {labels for labels, _ in counted} == {("Provisioning",)}
         check.cancel()
+
+
+async def test_name_of_another_cluster_is_refused(fake: WorkerHarness) -> None:
+    ours = Installation(fake.cluster, cluster_uid="uid-a")
+    await require_cluster(fake.client, ours)
+    await start_singletons(fake.client, ours)
+    await require_cluster(fake.client, ours)
+    with pytest.raises(BadInput, match=f"CLUSTER_NAME={fake.cluster}: the Kubernetes cluster with UID uid-a uses"):
+        await require_cluster(fake.client, replace(ours, cluster_uid="uid-b"))
+    await fake.client.get_workflow_handle(ids.watch(fake.cluster)).terminate("the other cluster is gone")
+    await require_cluster(fake.client, replace(ours, cluster_uid="uid-b"))
