@@ -43,6 +43,17 @@ def test_dockerfile_has_no_lint_error() -> None:
     assert result.returncode == 0, result.stdout
 
 
+def test_time_zones_are_those_of_the_locked_package(image: BuildReplay) -> None:
+    code = "import zoneinfo; print(zoneinfo.ZoneInfo('Europe/Berlin'), zoneinfo.TZPATH)"
+    result = subprocess.run(
+        [image.image_path("/opt/tenure/bin/python"), "-c", code],
+        env={"PYTHONTZPATH": VARIABLES["PYTHONTZPATH"]},
+        capture_output=True,
+        text=True,
+    )
+    assert result.stdout == "Europe/Berlin ()\n", result.stderr
+
+
 def test_no_step_uses_a_shell() -> None:
     for step in (*BUILD, *FINAL):
         if step.instruction in ("RUN", "CMD", "ENTRYPOINT"):
