@@ -14,6 +14,8 @@ class Rate(NamedTuple):
     per_second: float
     burst: float
     """Size of the bucket. Lower than AWS's limit, to leave calls to others in the account."""
+    is_shared: bool = True
+    """False for calls that only one replica makes at a time: garbage collection, or the host of the watch."""
 
 
 READS: Final = Rate(20, 20)
@@ -22,11 +24,11 @@ _RATES: Final[dict[str, Rate]] = {
     "create_fleet": Rate(5, 1),
     "run_instances": Rate(2, 5),
     "terminate_instances": Rate(5, 5),
-    "create_tags": Rate(8, 20),
+    "create_tags": Rate(8, 20, is_shared=False),
     "get_parameter": Rate(20, 40),
     "get_products": Rate(10, 20),
-    "receive_message": Rate(300, 300),
-    "delete_message_batch": Rate(300, 300),
+    "receive_message": Rate(300, 300, is_shared=False),
+    "delete_message_batch": Rate(300, 300, is_shared=False),
 }
 _FALLS_TO: Final = 0.7
 """Factor of the rate after a throttled call."""
@@ -54,7 +56,8 @@ class TokenBucket:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._rate, self._replicas, self._clock, self._sleep = rate, replicas, clock, sleep
+        self._rate, self._clock, self._sleep = rate, clock, sleep
+        self._replicas = replicas if rate.is_shared else 1
         self._tokens = self._max_tokens
         self._filled = clock()
         self._fell = self._filled - _FALLS_EVERY
@@ -72,7 +75,7 @@ class TokenBucket:
 
     def set_replicas(self, replicas: int) -> None:
         self._refill()
-        self._replicas = max(1, replicas)
+        self._replicas = max(1, replicas) if self._rate.is_shared else 1
         self._tokens = min(self._tokens, self._max_tokens)
 
     async def acquire(self) -> None:

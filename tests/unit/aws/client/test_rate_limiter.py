@@ -123,6 +123,13 @@ async def test_operations_have_independent_buckets() -> None:
     assert buckets.bucket_for("terminate_instances").per_second == 2.5
 
 
+async def test_calls_of_one_replica_at_a_time_have_the_full_rate() -> None:
+    buckets = TokenBuckets()
+    before = buckets.bucket_for("create_tags")
+    buckets.set_replicas(4)
+    assert before.per_second == 8 and buckets.bucket_for("receive_message").per_second == 300
+
+
 async def acquired_at(bucket: TokenBucket, clock: FakeClock) -> float:
     await bucket.acquire()
     return round(clock.now, 3)
