@@ -1,8 +1,8 @@
 """Drain: taint the node, delete the Node object, evict pods in order, wait for pods and volumes.
 
-One activity drains a node. It returns when pods and volumes are gone, when the blockers change, or at its poll timeout,
-so that the workflow can publish the drain status. A drain that defers deletion deletes neither NodeClaim nor Node until
-the pods are gone, so that it can be cancelled.
+The activity polls while pods leave. It returns when pods and volumes are gone, when the blockers change, or when only
+known blockers are left: the workflow then waits until the watch signals a change. A drain that defers deletion deletes
+neither NodeClaim nor Node until the pods are gone, so that it can be cancelled.
 """
 
 import asyncio
@@ -28,6 +28,8 @@ MIN_CHANGED_CODE_SECONDS = 6.0
 MIN_CHANGED_SECONDS = 30.0
 """Seconds that a first blocker, another code or another message must last before it is reported, since budgets often
 reject evictions for a short time. A node that becomes NotReady is reported after the shortest time."""
+PROGRESS_SECONDS = 15.0
+"""Seconds after the last pod left during which the activity polls, although blockers are published."""
 MIN_TERMINATING_SECONDS = 60.0
 """Seconds after which a drain is reported whose pods only terminate."""
 QPS_SHARE = 0.4
@@ -68,8 +70,9 @@ class DrainActivities:
             if result is not None:
                 return result
             since = (utc_now() - began).total_seconds()
-            if is_status_due(request, drain_pass.status, since, timeout):
-                return await drain_pass.publish_status()
+            is_waiting = is_unchanged(request, drain_pass.status) and drain_pass.is_waiting(utc_now(), PROGRESS_SECONDS)
+            if is_waiting or is_status_due(request, drain_pass.status, since, timeout):
+                return await drain_pass.publish_status(is_waiting=is_waiting)
             shared_pause = min(self._shared_pause(), max(pause, timeout - since))
             await asyncio.sleep(max(drain_pass.next_pause(pause, utc_now()), shared_pause))
             pause = min(MAX_POLL_SECONDS, pause * 1.5)
@@ -103,6 +106,16 @@ def _remaining_timeout(request: DrainRequest, began: datetime) -> float:
     info = activity.info()
     used = (began - info.scheduled_time).total_seconds() if info.attempt > 1 else 0.0
     return request.poll_timeout - min(max(used, 0.0), request.poll_timeout)
+
+
+def is_unchanged(request: DrainRequest, status: DrainStatus) -> bool:
+    """Whether the status is published."""
+    known = request.known
+    return (
+        known is not None
+        and status.blocker_summary == known.blocker_summary
+        and known.status_line == request.known_blockers
+    )
 
 
 def is_status_due(request: DrainRequest, status: DrainStatus, since: float, timeout: float) -> bool:

@@ -34,7 +34,9 @@ from tenure.policy.drain.decision import (
     describe_next_step,
     earliest_deadline,
     escalation_deadline,
+    next_change_at,
     not_ready_for,
+    terminates_soon,
 )
 
 MIN_DRAIN = 5.0
@@ -76,6 +78,7 @@ class DrainPass:
         self._escalated = not request.escalate
         self.defers_deletion = request.defers_deletion
         self.status = request.known or DrainStatus()
+        self._next_change_at: datetime | None = None
 
     async def run_once(self, now: datetime) -> DrainResult | None:
         """Evict pods and update `status`. Returns a result when the drain is over."""
@@ -120,11 +123,22 @@ class DrainPass:
             return pause
         return max(0.0, MIN_DRAIN - (now - self._tainted_at).total_seconds())
 
+    def is_waiting(self, now: datetime, progress_seconds: float) -> bool:
+        """Whether blockers are left, no pod left within the last `progress_seconds`, and no terminating pod is about to
+        leave. Never True without the NodeClaim, since the watch signals only changes of its node."""
+        progress = self.status.progress
+        return (
+            self._nodeclaim is not None
+            and bool(self.status.eviction_blockers)
+            and (progress is None or (now - progress).total_seconds() >= progress_seconds)
+            and not any(terminates_soon(one, now) for one in self.status.eviction_blockers)
+        )
+
     @property
     def drained_pods(self) -> tuple[str, ...]:
         return tuple(self._drained_pods.values())[:MAX_EVICTED_PODS]
 
-    async def publish_status(self) -> DrainResult:
+    async def publish_status(self, *, is_waiting: bool = False) -> DrainResult:
         """Publish the status as conditions and events, and return it."""
         status = self.status.truncate()
         message = "; ".join(status.status_lines) or status.status_line
@@ -140,6 +154,8 @@ class DrainPass:
             deadline=status.deadline,
             status=status,
             defers_deletion=self.defers_deletion,
+            is_waiting=is_waiting,
+            next_change_at=self._next_change_at,
         )
 
     async def _read_objects(self, now: datetime) -> tuple[NodeClaim | None, NodeFact | None]:
@@ -250,11 +266,13 @@ class DrainPass:
             now=now,
         )
         rules = self._request.rules
+        not_ready_until = not_ready + not_ready_for(rules) if not_ready else None
+        self._next_change_at = next_change_at(found.eviction_blockers, pods, self._deadline, not_ready_until, now)
         return found.model_copy(
             update={
                 "deadline": self._deadline,
                 "not_ready_since": not_ready,
-                "not_ready_until": not_ready + not_ready_for(rules) if not_ready else None,
+                "not_ready_until": not_ready_until,
                 "follows": describe_next_step(
                     rules, found.blocked_since, cancellable=self.defers_deletion, has_pods=bool(pods)
                 ),

@@ -34,7 +34,9 @@ from tenure.kube.client.resources import (
     NODE_CLAIMS,
     NODE_POOLS,
     NODES,
+    POD_DISRUPTION_BUDGETS,
     PODS,
+    VOLUME_ATTACHMENTS,
 )
 from tenure.model.disruption.commands import (
     DisruptionDecision,
@@ -212,6 +214,7 @@ class ControllerSession:
             nodepools=is_synced(NODE_POOLS),
             nodeclasses=is_synced(EC2_NODE_CLASSES),
             policies=is_synced(LIFECYCLE_POLICIES, NODE_POOLS),
+            drains=is_synced(POD_DISRUPTION_BUDGETS, VOLUME_ATTACHMENTS),
             pauses=is_synced(NAMESPACES),
             warm_up_until=self.provisioning.warm_up.ends_at(
                 self._now(), synced=is_synced(NODE_CLAIMS, NODES, PODS, NODE_POOLS)

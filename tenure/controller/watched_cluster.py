@@ -39,6 +39,7 @@ WATCHED: Final = (
     resources.PERSISTENT_VOLUME_CLAIMS,
     resources.CSI_NODES,
     resources.POD_DISRUPTION_BUDGETS,
+    resources.VOLUME_ATTACHMENTS,
 )
 OPTIONAL_KINDS: Final = (resources.LIMIT_RANGES, resources.RUNTIME_CLASSES, resources.DEVICE_CLASSES)
 """Kinds that refine plans. The cluster may lack a kind or its permission; everything else works without it."""

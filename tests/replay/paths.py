@@ -39,7 +39,7 @@ from tests.replay.permit_paths import disruption_cancelled, nodepool_cluster_lim
 from tests.replay.permit_polling_path import nodeclaim_not_ready, nodepool_waits_with_backoff
 from tests.replay.return_to_service_path import nodeclaim_restored_schedulable
 from tests.replay.static_capacity_path import nodepool_static
-from tests.replay.termination_paths import nodeclaim_repaired, nodepool_failed_start
+from tests.replay.termination_paths import nodeclaim_drain_blocked, nodeclaim_repaired, nodepool_failed_start
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
     has_continued_as_new,
@@ -301,6 +301,7 @@ PATHS: dict[str, Path] = {
         nodeclaim_joined,
         nodeclaim_recovered,
         nodeclaim_drifted,
+        nodeclaim_drain_blocked,
         nodeclaim_drain_paused,
         nodeclaim_interrupted_early,
         nodeclaim_event_superseded,

@@ -1,4 +1,4 @@
-"""Paths of node repair, and of a NodePool whose NodeClaims fail to start."""
+"""Paths of node repair, of a blocked drain, and of a NodePool whose NodeClaims fail to start."""
 
 from typing import Any
 
@@ -7,8 +7,14 @@ from temporalio.client import WorkflowHandle
 from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.kubernetes import node_conditions
 from tests.support.fakes.worker import WorkerHarness
-from tests.support.workflows.eventually import is_blocked_by, wait_until_phase, wait_until_skipping_time
-from tests.support.workflows.nodeclaim_workflows import BUSY, create_nodeclaim, ready_nodeclaim, start_nodepool
+from tests.support.workflows.eventually import is_blocked_by, query_state, wait_until_phase, wait_until_skipping_time
+from tests.support.workflows.nodeclaim_workflows import (
+    BUSY,
+    create_nodeclaim,
+    delete_nodeclaim,
+    ready_nodeclaim,
+    start_nodepool,
+)
 
 Runs = dict[str, WorkflowHandle[Any, Any]]
 UNHEALTHY = node_conditions(Ready="True", KernelReady="False")
@@ -31,6 +37,24 @@ async def nodeclaim_repaired(fake: WorkerHarness) -> Runs:
             await fake.signal_observed(handle, **{**BUSY, "boot_id": "boot-2", "rules": REPAIR_RULES})
             await fake.sleep(minutes=10)
             await wait_until_phase(handle, Phase.READY)
+    await handle.result()
+    return {"": handle}
+
+
+async def nodeclaim_drain_blocked(fake: WorkerHarness) -> Runs:
+    """A drain waits for a budget; a timer and then a signal of the watch cause passes."""
+    handle = await ready_nodeclaim(fake)
+    fake.pods.add("node-a", "web")
+    fake.pods.blocked["web"] = "PodDisruptionBudget web"
+    await delete_nodeclaim(fake, handle)
+
+    async def is_idle() -> bool:
+        drain = (await query_state(handle)).drain
+        return drain is not None and drain.idle_passes > 0
+
+    await wait_until_skipping_time(fake, is_idle)
+    fake.pods.blocked.clear()
+    await fake.signal_observed(handle, **BUSY, deleting=True, drain="changed")
     await handle.result()
     return {"": handle}
 

@@ -1,9 +1,11 @@
 """Drain: cordon, evict pods through the Eviction API, wait for pods and volumes.
 
 Without a termination grace period, a PodDisruptionBudget or a do-not-disrupt pod may block a drain forever. The
-deadline only makes it overdue. A LifecyclePolicy may escalate or cancel it: `tenure/policy/drain/decision.py`.
+deadline only makes it overdue. A LifecyclePolicy may escalate or cancel it: `tenure/policy/drain/decision.py`. A
+blocked drain waits until the watch signals that its pods or their budgets changed, or for a timer.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,11 +18,12 @@ from tenure.apis.lifecyclepolicy import DrainRules
 from tenure.model.disruption.drain import CancelledDrain, DrainState
 from tenure.model.nodeclaim.requests import CancelDrainRequest, DrainRequest, DrainResult
 from tenure.model.nodeclaim.state import Phase
-from tenure.policy.drain.decision import DrainDecision, decide_drain, retry_drain_at
+from tenure.policy.drain.decision import DrainDecision, decide_drain, drain_state_after, retry_drain_at
 from tenure.policy.hooks.decision import reset_for_next_drain
 from tenure.policy.lifecycle.ready import drain_rules
 from workflows.activity_options import DRAIN, PATCH, RARE_HEARTBEAT, drain_queue_options, poll_timeout, with_summary
 from workflows.nodeclaim_context import NodeClaimContext
+from workflows.phases.blocked_drain import wait_for_drain_change
 from workflows.phases.hooks import run_hooks
 from workflows.phases.interruption import (
     drain_cancellation_reason,
@@ -41,6 +44,8 @@ async def run_drain(context: NodeClaimContext) -> Phase:
     while True:
         context.continue_as_new_if_suggested()
         await _expedite_if_superseded(context)
+        inputs_changed = _watch_inputs(context)
+        observed, executed = context.state.observed, decision
         call = partial(_run_drain_activity, context, decision)
         cluster = context.state.identity.cluster
         result = await context.execute_until_done(
@@ -54,12 +59,29 @@ async def run_drain(context: NodeClaimContext) -> Phase:
             return Phase.TERMINATION
         if result is not None:
             _store_drain_status(context, result)
-        end_deferral_if_unblocked(context)
         decision = _decide_next_step(context)
+        if result is not None and _may_wait(context, result, decision, executed):
+            await wait_for_drain_change(
+                context,
+                observed,
+                inputs_changed,
+                result.next_change_at,
+                decision.until,
+                event_drain_options(context).blocked_until,
+                None if context.state.overdue else context.state.deadline,
+            )
+            decision = _decide_next_step(context)
         if decision.do == "cancel" and await _cancel_drain(context, decision):
             return Phase.READY
         if context.is_past_deadline():
             context.mark_overdue()
+
+
+def _may_wait(context: NodeClaimContext, result: DrainResult, decision: DrainDecision, executed: DrainDecision) -> bool:
+    """False if the next pass does something that the last one did not."""
+    drain = context.state.drain
+    is_deferral_over = result.defers_deletion and not (drain and drain.defers_deletion)
+    return result.is_waiting and decision.do in ("wait", executed.do) and not is_deferral_over
 
 
 async def _run_before_drain_hooks(context: NodeClaimContext) -> bool:
@@ -95,15 +117,8 @@ async def _run_drain_activity(context: NodeClaimContext, decision: DrainDecision
         # If the drain is cancelled next, an attempt that still runs must not cordon the node again.
         options = {**options, "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED}
     handle = workflow.start_activity_method(DrainActivities.drain_node, request, **options)
-
-    def inputs_changed() -> bool:
-        return (
-            _drain_rules(context) != rules
-            or event_drain_options(context) != event_options
-            or bool(drain_pause_reason(context))
-        )
-
-    await workflow.wait_condition(lambda: handle.done() or inputs_changed() or is_superseded(context))
+    inputs_changed = _watch_inputs(context)
+    await workflow.wait_condition(lambda: handle.done() or inputs_changed())
     must_restart = not handle.done()
     if must_restart:
         handle.cancel()
@@ -115,6 +130,16 @@ async def _run_drain_activity(context: NodeClaimContext, decision: DrainDecision
         if is_cancelled_exception(error) and must_restart:
             return None
         raise
+
+
+def _watch_inputs(context: NodeClaimContext) -> Callable[[], bool]:
+    """Whether an input of the drain has changed since this call."""
+    known = (_drain_rules(context), event_drain_options(context))
+    return lambda: (
+        (_drain_rules(context), event_drain_options(context)) != known
+        or bool(_cancellation_or_pause_reason(context))
+        or is_superseded(context)
+    )
 
 
 async def _expedite_if_superseded(context: NodeClaimContext) -> None:
@@ -131,6 +156,7 @@ def _cancellation_or_pause_reason(context: NodeClaimContext) -> str:
 def _decide_next_step(context: NodeClaimContext) -> DrainDecision:
     """Cancel for a withdrawn AWS event or a pause; otherwise follow the drain rules, which do not cancel a drain that
     AWS forces."""
+    end_deferral_if_unblocked(context)
     if why := _cancellation_or_pause_reason(context):
         return DrainDecision(do="cancel", why=why)
     decision = decide_drain(_drain_rules(context), context.state.drain or DrainState(), context.now)
@@ -139,7 +165,9 @@ def _decide_next_step(context: NodeClaimContext) -> DrainDecision:
 
 def _store_drain_status(context: NodeClaimContext, result: DrainResult) -> None:
     """Publish the status even if `blocked_by` is unchanged, since the details show more."""
-    context.update_state(drain=DrainState(defers_deletion=result.defers_deletion, status=result.status))
+    context.update_state(
+        drain=drain_state_after(context.state.drain, result.status, defers_deletion=result.defers_deletion)
+    )
     if result.blockers == context.state.blocked_by:
         context.publish_status()
     context.set_blocked_by(result.blockers, result.status.blocker_code if result.status else "PodsTerminating")

@@ -5,6 +5,7 @@ takes too long, the node is drained and terminated.
 """
 
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from temporalio import workflow
@@ -13,7 +14,7 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 from activities.disruption import DisruptionActivities
 from activities.nodeclaim.drain import DrainActivities
 from activities.nodeclaim.instance import InstanceActivities
-from tenure.model.disruption.drain import DrainState
+from tenure.model.disruption.drain import PodDrainRule
 from tenure.model.interruption.records import Event, InstanceStopStart
 from tenure.model.nodeclaim.requests import (
     CancelDrainRequest,
@@ -23,6 +24,7 @@ from tenure.model.nodeclaim.requests import (
     StopStartResult,
 )
 from tenure.model.nodeclaim.state import Phase
+from tenure.policy.drain.decision import drain_state_after
 from tenure.policy.interruption.decision import (
     decide_event,
     event_overrides_do_not_disrupt,
@@ -43,6 +45,7 @@ from workflows.activity_options import (
     with_summary,
 )
 from workflows.nodeclaim_context import NodeClaimContext
+from workflows.phases.blocked_drain import wait_for_drain_change
 
 STOP_START = "StopStart"
 RETURNED_MESSAGE = "its instance was stopped and started, and is back"
@@ -101,12 +104,12 @@ async def _drain_for_stop(context: NodeClaimContext, key: str) -> bool:
             pods_blocked_by_event(context.state, event, context.now),
             event_overrides_do_not_disrupt(context.state, event),
         )
-        previous = context.state.drain
+        previous = context.state.drain.status if context.state.drain else None
         blocked_until = [pods.until for pods in blocked_pods if pods.blocked]
         request = DrainRequest(
             claim=context.nodeclaim_ref,
-            known_blockers=context.state.blocked_by,
-            known=previous.status if previous else None,
+            known_blockers=previous.status_line if previous else "",
+            known=previous,
             poll_timeout=poll_timeout(context.now, event.starts, *blocked_until).total_seconds(),
             began=context.state.stop.since if context.state.stop else None,
             defers_deletion=True,
@@ -115,33 +118,31 @@ async def _drain_for_stop(context: NodeClaimContext, key: str) -> bool:
             pod_rules=blocked_pods,
             override=override,
         )
-        result = await _run_drain_activity(context, key, event, request)
+        observed = context.state.observed
+        inputs_changed = partial(_has_changed, context, key, event, blocked_pods)
+        options = drain_queue_options(
+            DRAIN, context.state.identity.cluster, f"drain {context.state.node_name} to stop its instance"
+        )
+        result: DrainResult | None = await execute_unless(DrainActivities.drain_node, request, options, inputs_changed)
         if result is not None and result.outcome != "waiting":
             context.update_state(drain=None)
             return True
         if result is not None:
-            context.update_state(drain=DrainState(defers_deletion=True, status=result.status))
+            context.update_state(drain=drain_state_after(context.state.drain, result.status, defers_deletion=True))
             context.set_blocked_by(f"is emptied to be stopped: {result.blockers}", STOP_START)
+            if result.is_waiting:
+                await wait_for_drain_change(
+                    context, observed, inputs_changed, result.next_change_at, event.starts, *blocked_until
+                )
     context.update_state(drain=None)
     return False
 
 
-async def _run_drain_activity(
-    context: NodeClaimContext, key: str, event: Event, request: DrainRequest
-) -> DrainResult | None:
-    """None if an input changed, so that the activity must run again."""
-
-    def inputs_changed() -> bool:
-        return (
-            _find_requested_event(context, key) != event
-            or pods_blocked_by_event(context.state, event, context.now) != request.pod_rules
-        )
-
-    options = drain_queue_options(
-        DRAIN, context.state.identity.cluster, f"drain {context.state.node_name} to stop its instance"
+def _has_changed(context: NodeClaimContext, key: str, event: Event, blocked_pods: tuple[PodDrainRule, ...]) -> bool:
+    return (
+        _find_requested_event(context, key) != event
+        or pods_blocked_by_event(context.state, event, context.now) != blocked_pods
     )
-    result: DrainResult | None = await execute_unless(DrainActivities.drain_node, request, options, inputs_changed)
-    return result
 
 
 def _find_requested_event(context: NodeClaimContext, key: str) -> Event | None:

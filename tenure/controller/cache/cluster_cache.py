@@ -3,7 +3,7 @@
 The planner process receives the same changes in the same order."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, TypeVar
@@ -36,12 +36,14 @@ from tenure.controller.cache.occupancy import Occupancy, concerns_pods
 from tenure.controller.cache.occupancy import with_observed_times as with_times
 from tenure.kube.client.errors import Json
 from tenure.kube.client.list_watch import Delta
-from tenure.kube.client.resources import KINDS, NODES, PODS
+from tenure.kube.client.resources import KINDS, NODES, POD_DISRUPTION_BUDGETS, PODS
 from tenure.kube.facts.device_classes import DeviceClasses
 from tenure.kube.facts.objects import check_durations, is_ours, node_fact, nodeclaim_fact
 from tenure.kube.facts.pod_admission import PodAdmission
+from tenure.kube.facts.pod_disruption_budgets import budget_fact
 from tenure.kube.facts.pods import AnnotationError, read_pod
 from tenure.model.base import instance_id_of
+from tenure.model.disruption.drain import EvictionBudget
 from tenure.model.extra_capacity import BufferFact
 from tenure.model.facts import DaemonSetFact, NamespaceFact, NodeClaimFact, NodeFact, PodDisruptionBudgetFact, PodFact
 from tenure.model.invalid_objects import InvalidObjects, ObjectKey, object_key
@@ -92,6 +94,12 @@ class ClusterCache:
         self.buffers: dict[str, BufferFact] = {}
         self.pod_budgets: dict[str, PodDisruptionBudgetFact] = {}
         """By `namespace/name`."""
+        self.eviction_budgets: dict[str, EvictionBudget] = {}
+        """Like `pod_budgets`, with the numbers of their statuses."""
+        self._attachments: dict[str, dict[str, tuple[bool, str]]] = {}
+        """By Node: names of VolumeAttachments, whether each is being deleted, and its driver's last error."""
+        self._blocked_drains: set[str] = set()
+        """NodeClaims whose drain has published blockers."""
         self._plain: Mapping[FactKind, dict[str, Any]] = {
             "daemonset": self.daemonsets,
             "namespace": self.namespaces,
@@ -278,6 +286,7 @@ class ClusterCache:
             self._changes.pods = True
         elif new.annotations.get(NODECLASS_HASH_VERSION) != old.annotations.get(NODECLASS_HASH_VERSION):
             self._changes.nodeclasses.add(new.node_class)
+        (self._blocked_drains.add if new.drain_waits else self._blocked_drains.discard)(new.name)
         self._check_node_identity(new)
         self.planner_changes.record("claim", new.name, new, affects_disruption=has_foreign_changes(old, new))
 
@@ -287,8 +296,8 @@ class ClusterCache:
         if old is None or old.uid != uid:
             return
         del self.nodeclaims[name]
-        self.interrupted.discard(name)
-        self.early_evicted.discard(name)
+        for names in (self.interrupted, self.early_evicted, self._blocked_drains):
+            names.discard(name)
         self._node_missing_since.pop(name, None)
         if self._nodeclaim_by_instance.get(instance_id_of(old.provider_id)) == name:
             del self._nodeclaim_by_instance[instance_id_of(old.provider_id)]
@@ -350,6 +359,23 @@ class ClusterCache:
             self._changes.nodeclasses.add(name)
         self._changes.nodepools |= {pool for pool, view in self.nodepools.items() if view.fact.node_class == name}
 
+    def _on_pod_budget(self, delta: Delta) -> None:
+        self._on_other(POD_DISRUPTION_BUDGETS.plural, delta)
+        budget = budget_fact(delta.object)
+        key, new = f"{budget.namespace}/{budget.name}", None if delta.is_deleted else budget
+        if new != self.eviction_budgets.get(key):
+            set_or_remove(self.eviction_budgets, key, new)
+            self._changes.nodeclaims |= self._blocked_drains
+
+    def _on_volume_attachment(self, delta: Delta) -> None:
+        metadata, node = delta.object["metadata"], delta.object["spec"].get("nodeName", "")
+        error = ((delta.object.get("status") or {}).get("detachError") or {}).get("message", "")
+        here = self._attachments.setdefault(node, {})
+        set_or_remove(here, metadata["name"], None if delta.is_deleted else ("deletionTimestamp" in metadata, error))
+        if not here:
+            del self._attachments[node]
+        self._changes.nodeclaims |= self._blocked_drains & {self.nodeclaim_name_of(node)}
+
     def _on_other(self, plural: str, delta: Delta) -> None:
         if plural in daemon_templates.KINDS:
             for uid, daemonset in self._daemon_templates.update(plural, delta):
@@ -373,6 +399,8 @@ class ClusterCache:
         "nodepools": _on_nodepool,
         "ec2nodeclasses": _on_nodeclass,
         "deviceclasses": _on_device_class,
+        "poddisruptionbudgets": _on_pod_budget,
+        "volumeattachments": _on_volume_attachment,
     }
 
     # --- changes by this process ---
@@ -459,6 +487,9 @@ class ClusterCache:
     def nodeclaims_of_nodepool(self, pool: str) -> tuple[NodeClaimFact, ...]:
         return tuple(self.nodeclaims[name] for name in sorted(self._nodeclaims_by_nodepool.get(pool, ())))
 
+    def attachments_of(self, node: str) -> Sequence[tuple[str, tuple[bool, str]]]:
+        return sorted(self._attachments.get(node, {}).items())
+
     def drain_changes(self) -> ChangeSet:
         changes, self._changes = self._changes, ChangeSet()
         return changes
@@ -486,6 +517,7 @@ class ClusterCache:
     def _record_pod_event(self, node: str) -> None:
         for name in {self.nodeclaim_name_of(node)} - {""}:
             self.planner_changes.record_pod_event(self.nodeclaims[name])
+            self._changes.nodeclaims |= self._blocked_drains & {name}
 
     def planner_fact(self, name: str) -> NodeClaimFact:
         claim = self.nodeclaims[name]

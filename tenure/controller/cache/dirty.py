@@ -161,6 +161,8 @@ class SyncedKinds:
     """Set on a new host while pending pods or buffers wait for their first plan, which will nominate nodes to them."""
     policies: bool = True
     """LifecyclePolicies, and the NodePools that they select."""
+    drains: bool = True
+    """PodDisruptionBudgets and VolumeAttachments."""
     pauses: bool = True
     """Namespaces; an annotation of the worker's namespace pauses the whole cluster."""
 

@@ -57,6 +57,8 @@ class NodeClaimView:
     """The watch did not see the last pod leave: `vacant_since` is the start of the watch."""
     needed_by_buffer: str = ""
     """The CapacityBuffer that needs headroom there."""
+    drain: str = ""
+    """The digest of its blocked drain."""
     not_ready: NotReadyGrace | None = None
     """The NotReady grace of an initialized node."""
     rules: LifecycleRules | None = None
@@ -103,6 +105,7 @@ def _base_observation(view: NodeClaimView) -> ObservedNodeClaim:
         hook_policies=view.hook_policies,
         events_unread=view.events_unread,
         pause=_pause(view),
+        drain=view.drain,
     )
 
 

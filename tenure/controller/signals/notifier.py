@@ -22,6 +22,7 @@ from tenure.controller.signals.digests import (
     nodeclass_digest,
     nodepool_digest,
 )
+from tenure.controller.signals.drain_changes import DrainChanges
 from tenure.controller.signals.lifecycle_observers import LifecycleObservers
 from tenure.controller.signals.signaller import Signal, SignalQueue, Start
 from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS, Resource
@@ -71,7 +72,7 @@ class WorkflowNotifier:
         self._began, self._number, self._drift, self._buffer_needing = began, number, drift, buffer_needing
         self._not_ready, self._expected_pods, self._observers = not_ready, expected_pods, observers
         self._static_capacity, self._node_repair, self._discovered = static_capacity, node_repair, discovered
-        self._due = DelayingQueue()
+        self._due, self._drain_changes = DelayingQueue(), DrainChanges(cache)
         self._deferred: dict[str, set[str]] = {}
         self._nodepools_notified: dict[str, datetime] = {}
 
@@ -166,15 +167,20 @@ class WorkflowNotifier:
             return
         if claim.deleting:
             self._nominations.forget_target(name)
-        if claim.initialized and not claim.deleting and not (known.pods and known.nodepools):
+        is_ready = claim.initialized and not claim.deleting
+        if (is_ready and not (known.pods and known.nodepools)) or (
+            claim.drain_waits and not (known.pods and known.drains)
+        ):
             self._deferred.setdefault("claim", set()).add(name)
             return
         workflow_id = self.workflow_id(claim)
         if known.warm_up_until and self._is_vacancy_unconfirmed(claim, workflow_id, now):
             self._due.schedule(f"claim/{name}", known.warm_up_until)
             return
-        digest = nodeclaim_digest(self._build_view(claim, workflow_id, known, now), now)
-        self._due.schedule(f"claim/{name}", self._recheck_at(digest, claim, known, now))
+        drain, drain_recheck_at = self._drain_changes.digest_of(claim, self._cache.nodes_of(claim), now)
+        digest = nodeclaim_digest(self._build_view(claim, workflow_id, drain, known, now), now)
+        recheck_at = self._recheck_at(digest, claim, known, now)
+        self._due.schedule(f"claim/{name}", min((at for at in (recheck_at, drain_recheck_at) if at), default=None))
         identity = self.identity_of(claim)
         start = Start(
             "NodeClaim",
@@ -218,7 +224,9 @@ class WorkflowNotifier:
     def _deadlines_of(self, pool: str) -> Deadlines:
         return self._observers.policies.deadlines_of(pool) if self._observers else self._deadlines
 
-    def _build_view(self, claim: NodeClaimFact, workflow_id: str, known: SyncedKinds, now: datetime) -> NodeClaimView:
+    def _build_view(
+        self, claim: NodeClaimFact, workflow_id: str, drain: str, known: SyncedKinds, now: datetime
+    ) -> NodeClaimView:
         nodes = self._cache.nodes_of(claim)
         notified_vacant_since = _parse_vacant_since(self._signal_queue.last_digest(workflow_id))
         vacated_times = [at for node in nodes if (at := self._cache.occupancy.vacated_at(node.name))]
@@ -239,6 +247,7 @@ class WorkflowNotifier:
             drift=self._drift(claim),
             is_vacancy_unobserved=vacant_since is None,
             needed_by_buffer=self._buffer_needing(claim.name),
+            drain=drain,
             not_ready=self._not_ready.grace_for(claim),
             rules=self._observers.policies.rules_of(claim.pool) if self._observers else None,
             event_policies=self._observers.policies.event_policies_of(claim.pool) if self._observers else {},
@@ -268,6 +277,7 @@ class WorkflowNotifier:
             workflow_id = self.workflow_id(claim)
             self._signal_queue.discard(workflow_id)
             self._nominations.forget_target(claim.name)
+            self._drain_changes.forget(claim.name)
             self._due.schedule(f"claim/{claim.name}", None)
             self._due.schedule(f"gone/{workflow_id}", now + DELETED_NOTIFY_DELAY)
         for name in changes.deleted_nodepools:

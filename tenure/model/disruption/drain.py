@@ -118,6 +118,11 @@ class DrainStatus(Message):
         return self.first_blocker.code if self.first_blocker else "PodsTerminating"
 
     @property
+    def is_observed(self) -> bool:
+        """Whether the watch sees when a blocker clears. It sees neither instances, webhooks nor permissions."""
+        return self.not_ready_since is None and all(one.passes != "unknown" for one in self.eviction_blockers)
+
+    @property
     def status_line(self) -> str:
         ending = f"pods are terminating: {', '.join(one.subject for one in self.eviction_blockers[:3])}"
         return (self.blocker_summary or ending)[:MAX_STATUS_LINE_LENGTH]
@@ -165,6 +170,8 @@ class DrainState(Message):
     defers_deletion: bool = False
     """The NodeClaim is deleted only when the pods are gone, so the drain can be cancelled until then."""
     status: DrainStatus | None = None
+    idle_passes: int = 0
+    """Passes since the last pod left that a timer caused."""
 
 
 class CancelledDrain(Message):

@@ -132,6 +132,10 @@ class DrainResult(Message):
     deadline: datetime | None = None
     status: DrainStatus | None = None
     defers_deletion: bool = False
+    is_waiting: bool = False
+    """Only known blockers are left, so that the next pass follows a change or a timer."""
+    next_change_at: datetime | None = None
+    """When a blocker clears by itself, or a deadline passes."""
     evicted_pods: tuple[str, ...] = ()
     """Pods that the drain evicted or waited for, as `namespace/name`; at most `MAX_EVICTED_PODS`."""
 

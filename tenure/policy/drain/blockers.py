@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from tenure.apis import labels
 from tenure.model.blockers import BLOCKERS
 from tenure.model.disruption.drain import EvictionBlocker, EvictionBudget, PodDrainRule, Prospect
-from tenure.model.facts import matches_selector
+from tenure.model.facts import PodFact, matches_selector
 from tenure.model.provider_results import AttachedVolume, DrainPod, Eviction
 
 STUCK_AFTER = timedelta(seconds=60)
@@ -18,7 +18,7 @@ MAX_ERROR_LENGTH = 200
 """Characters of an error of another component."""
 
 
-def budgets_of(pod: DrainPod, budgets: Sequence[EvictionBudget]) -> tuple[EvictionBudget, ...]:
+def budgets_of(pod: DrainPod | PodFact, budgets: Sequence[EvictionBudget]) -> tuple[EvictionBudget, ...]:
     mine = (one for one in budgets if one.namespace == pod.namespace and matches_selector(one.selector, pod.labels))
     return tuple(sorted(mine, key=lambda one: one.name))
 

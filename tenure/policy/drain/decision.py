@@ -13,6 +13,7 @@ from tenure.apis.lifecyclepolicy import DrainRules
 from tenure.model.base import Value, parse_timestamp
 from tenure.model.disruption.drain import BLOCKING_CAUSES, DeploymentRollout, DrainState, DrainStatus, EvictionBlocker
 from tenure.model.provider_results import DrainPod
+from tenure.policy.drain.blockers import STUCK_AFTER
 
 NODE_NOT_READY: Final = timedelta(minutes=5)
 """After this time, Kubernetes itself deletes the pods of an unreachable node, regardless of budgets. A kubelet that is
@@ -21,9 +22,17 @@ SURGE: Final = timedelta(minutes=10)
 """Time for a new pod to become Ready: a Deployment's default progressDeadlineSeconds."""
 ESCALATION_AT_LEAST: Final = timedelta(seconds=5)
 """Time to observe that pods without a grace period end before their instance does."""
-_ORDER: Final = {"surge": 0, "volume": 2, "terminating": 3}
+_ORDER: Final = {"surge": 0, "refused": 1, "volume": 3, "terminating": 4}
 """Order of blockers in a status, which keeps only the first few. A surge must be kept: its deadline counts from its
 start."""
+MAX_TERMINATION: Final = timedelta(seconds=60)
+TERMINATION_DELAY: Final = timedelta(seconds=10)
+"""A pod is usually gone this long after its deletionTimestamp."""
+FIRST_FALLBACK: Final = timedelta(seconds=10)
+MAX_FALLBACK: Final = timedelta(minutes=30)
+MAX_UNOBSERVED_FALLBACK: Final = timedelta(minutes=1)
+"""Bounds of the time until the next pass without a signal. The last one applies to blockers that no watched object
+shows."""
 MIN_RETRY_PAUSE: Final = timedelta(minutes=10)
 """Minimum delay before a node is disrupted again after its drain was cancelled."""
 
@@ -69,6 +78,21 @@ def decide_drain(rules: DrainRules | None, drain: DrainState, now: datetime) -> 
     return DrainDecision(do="wait")
 
 
+def drain_state_after(previous: DrainState | None, status: DrainStatus | None, *, defers_deletion: bool) -> DrainState:
+    """The state after a pass. A pod that left resets the fallback."""
+    known = previous.status if previous else None
+    has_progressed = known is None or status is None or known.progress != status.progress
+    idle_passes = 0 if previous is None or has_progressed else previous.idle_passes
+    return DrainState(defers_deletion=defers_deletion, status=status, idle_passes=idle_passes)
+
+
+def fallback_after(drain: DrainState) -> timedelta:
+    """The time until the next pass if no signal arrives."""
+    longest = MAX_FALLBACK if drain.status is None or drain.status.is_observed else MAX_UNOBSERVED_FALLBACK
+    doublings = min(drain.idle_passes, 10)
+    return min(longest, FIRST_FALLBACK * (1 << doublings))
+
+
 def describe_next_step(
     rules: DrainRules | None, blocked_since: datetime | None, *, cancellable: bool, has_pods: bool = True
 ) -> str:
@@ -109,6 +133,28 @@ def is_late(pod: DrainPod, deadline: datetime | None, now: datetime) -> bool:
     return now > deadline - timedelta(seconds=pod.grace_seconds)
 
 
+def terminates_soon(blocker: EvictionBlocker, now: datetime) -> bool:
+    """Whether a terminating pod is expected to be gone within MAX_TERMINATION."""
+    if blocker.cause != "terminating" or blocker.passes_at is None:
+        return False
+    ends_at = blocker.passes_at - STUCK_AFTER
+    return now < ends_at + TERMINATION_DELAY and ends_at - now <= MAX_TERMINATION
+
+
+def next_change_at(
+    blockers: Iterable[EvictionBlocker],
+    pods: Iterable[DrainPod],
+    deadline: datetime | None,
+    not_ready_until: datetime | None,
+    now: datetime,
+) -> datetime | None:
+    """When the next blocker clears by itself, or the next pod must be deleted (`is_late`); None if no time is known."""
+    times = [deadline, not_ready_until, *(one.passes_at for one in blockers)]
+    if deadline is not None:
+        times += [deadline - timedelta(seconds=pod.grace_seconds) for pod in pods if pod.deletion is None]
+    return min((at for at in times if at is not None and at > now), default=None)
+
+
 def needs_restart(rollout: DeploymentRollout, began: datetime) -> bool:
     """A Deployment is restarted once per drain; a restart by anyone since the drain began counts."""
     at = parse_timestamp(rollout.restarted_at)
@@ -141,7 +187,7 @@ def decide_drain_status(
     progressed = known is not None and len(waited) < known.pods
     progress = now if progressed else (known.progress if known else None) or began
     dated = with_known_since(blockers, known, now)
-    ordered = sorted(dated, key=lambda one: (_ORDER.get(one.cause, 1), one.subject))
+    ordered = sorted(dated, key=lambda one: (_ORDER.get(one.cause, 2), one.subject))
     blocked = any(one.cause in BLOCKING_CAUSES for one in dated)
     before = known.blocked_since if known and not progressed else None
     first = min((one.since for one in dated if one.since and one.cause in BLOCKING_CAUSES), default=now)

@@ -5,12 +5,24 @@ from datetime import UTC, datetime, timedelta
 from tenure.kube.client.resources import NODE_CLAIMS
 from tenure.sandbox.nodes.fault_rules import NotReady
 from tests.support.kube.builders import persistent_volume_json, volume_attachment_json
-from tests.support.product.cluster_scope import object_names
-from tests.support.product.drains import annotate_do_not_disrupt, delete_with_drain_rules, single_pod, started_at
+from tests.support.product.cluster_scope import ClusterScope, object_names
+from tests.support.product.drains import (
+    annotate_do_not_disrupt,
+    assert_budget_healthy,
+    budget_path,
+    delete_with_drain_rules,
+    pod_disruption_budget,
+    set_do_not_disrupt,
+    single_pod,
+    started_at,
+    time_until,
+)
 from tests.support.product.eventually import wait_until
 from tests.support.product.product import InstalledProduct
 
 EBS = "ebs.csi.aws.com"
+SECONDS = 20.0
+"""On a busy machine. Idle passes are further apart."""
 
 
 async def test_pod_with_temporary_protection_is_evicted_when_it_ends(product: InstalledProduct) -> None:
@@ -57,3 +69,31 @@ async def test_drain_with_stopped_kubelet_ends_after_node_not_ready(product: Ins
         await scope.inject_node_fault(NotReady(), node=claim["status"]["nodeName"])
         await wait_until(lambda: scope.assert_blocked_by(claim["metadata"]["name"], "the node has been NotReady since"))
         await wait_until(lambda: scope.assert_nodeclaims_deleted(object_names([claim])))
+
+
+async def test_blocked_drain_follows_changes_of_its_pods_and_budgets(product: InstalledProduct) -> None:
+    async with product.scope("awaiting", after="Never") as scope:
+        (claim,) = await scope.run_pods(1)
+        name, pod = claim["metadata"]["name"], (await single_pod(scope))["metadata"]["name"]
+        await scope.apply_manifest(pod_disruption_budget(scope.name, maxUnavailable=0))
+        await wait_until(lambda: assert_budget_healthy(scope, 1))
+        await product.delete(NODE_CLAIMS.path(name))
+        await wait_until(lambda: assert_idle(scope, name))
+        await set_do_not_disrupt(scope, pod, "true")
+        await time_until(lambda: scope.assert_blocked_by(name, "do-not-disrupt"), "to another blocker", within=SECONDS)
+        await set_do_not_disrupt(scope, pod, None)
+        await time_until(lambda: scope.assert_blocked_by(name, "maxUnavailable 0"), "and back", within=SECONDS)
+        await product.patch(budget_path(scope.name), {"spec": {"maxUnavailable": 1}})
+        await time_until(lambda: assert_evicted(scope, pod), "from the budget to the eviction", within=SECONDS)
+        await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
+
+
+async def assert_idle(scope: ClusterScope, nodeclaim: str) -> None:
+    """The next pass without a signal is 80 seconds away."""
+    drain = (await scope.nodeclaim_state(nodeclaim)).drain
+    assert drain is not None and drain.idle_passes >= 3, drain
+
+
+async def assert_evicted(scope: ClusterScope, pod: str) -> None:
+    remaining = [one["metadata"]["name"] for one in await scope.pods() if "deletionTimestamp" not in one["metadata"]]
+    assert pod not in remaining

@@ -15,5 +15,6 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     monkeypatch.setattr("activities.nodeclaim.drain_pass.MIN_DRAIN", 0.0)
     monkeypatch.setattr("activities.nodeclaim.drain_pass.REFRESH", 0.0)
     monkeypatch.setattr("activities.nodeclaim.drain.MIN_BLOCKED_SECONDS", 0.0)
+    monkeypatch.setattr("activities.nodeclaim.drain.PROGRESS_SECONDS", 3600.0)
     monkeypatch.setattr("activities.nodeclaim.instance.FIRST_POLL_SECONDS", 0.001)
     return FakeCluster()

@@ -22,6 +22,7 @@ POLL_SECONDS = {
     "nodeclaim.drain.HEARTBEAT_EVERY_SECONDS": 0.1,
     "nodeclaim.drain.RARE_HEARTBEAT_SECONDS": 0.1,
     "nodeclaim.drain.MIN_BLOCKED_SECONDS": 0.1,
+    "nodeclaim.drain.PROGRESS_SECONDS": 0.0,
     "nodeclaim.drain_pass.MIN_DRAIN": 0.0,
     "nodeclaim.drain_pass.REFRESH": 0.0,
     "nodeclaim.hooks.FIRST_POLL_SECONDS": 0.02,

@@ -1,8 +1,10 @@
 """Drain: pods are evicted by group, blockers are named, and the termination grace period is kept."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
+from temporalio.testing import ActivityEnvironment
 
 from tenure.apis.labels import NODECLAIM_TERMINATION_TIMESTAMP
 from tenure.model.nodeclaim.requests import DrainRequest, DrainResult
@@ -167,3 +169,64 @@ async def test_volume_after_deadline_is_not_awaited(cluster: FakeCluster) -> Non
     cluster.pods.attach()
     assert (await drain(cluster)).outcome == "deadline passed"
     assert cluster.claims.condition_text("a", "VolumesDetached") == "False TerminationGracePeriodElapsed"
+
+
+# --- blocked drains ---
+
+
+async def blocked_request(
+    cluster: FakeCluster, *, progress: timedelta = timedelta(hours=2), **fields: Any
+) -> DrainRequest:
+    """The request after a drain of a protected pod has published its blocker. The last pod left `progress` ago."""
+    delete_nodeclaim(cluster)
+    protection = {"evictable": False, "protected": True, "why_not": "annotation do-not-disrupt"}
+    cluster.pods.add("node-a", "web", **{**protection, **fields})
+    status = (await drain(cluster, AT_ONCE)).status
+    assert status is not None
+    known = status.model_copy(update={"progress": datetime.now(UTC) - progress})
+    return DrainRequest(claim=REF, known=known, known_blockers=known.status_line, poll_timeout=60)
+
+
+async def test_activity_ends_without_heartbeat_if_only_known_blockers_are_left(cluster: FakeCluster) -> None:
+    request = await blocked_request(cluster)
+    environment, beats = ActivityEnvironment(), list[object]()
+    environment.on_heartbeat = lambda *details: beats.append(details)
+    result = await environment.run(cluster.draining.drain_node, request)
+    assert (result.outcome, result.is_waiting, result.next_change_at, beats) == ("waiting", True, None, [])
+
+
+async def test_next_change_is_the_end_of_a_protection(cluster: FakeCluster) -> None:
+    ends_at = datetime.now(UTC) + timedelta(hours=2)
+    request = await blocked_request(cluster, protected_until=ends_at)
+    assert (await drain(cluster, request)).next_change_at == ends_at
+
+
+@pytest.mark.parametrize(
+    ("changes", "progress"),
+    [
+        pytest.param({}, timedelta(seconds=1), id="a pod just left"),
+        pytest.param({"known_blockers": "503"}, timedelta(hours=2), id="a fault replaced the status"),
+        pytest.param({"known": None}, timedelta(hours=2), id="nothing is published"),
+    ],
+)
+async def test_activity_polls_while_the_drain_may_continue_soon(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], progress: timedelta
+) -> None:
+    monkeypatch.setattr("activities.nodeclaim.drain.MIN_BLOCKED_SECONDS", 60.0)
+    request = (await blocked_request(cluster, progress=progress)).model_copy(update=changes)
+    cluster.pods.after_listing = cluster.pods.by_node.clear
+    assert (await drain(cluster, request)).outcome == "drained"
+
+
+async def test_activity_polls_if_the_nodeclaim_is_gone(cluster: FakeCluster) -> None:
+    request = await blocked_request(cluster)
+    cluster.claims.found.clear()
+    cluster.pods.after_listing = cluster.pods.by_node.clear
+    assert (await drain(cluster, request)).outcome == "drained"
+
+
+async def test_activity_polls_while_a_pod_terminates(cluster: FakeCluster) -> None:
+    request = await blocked_request(cluster)
+    cluster.pods.add("node-a", "leaving", evictable=False, deletion=datetime.now(UTC) + timedelta(seconds=20))
+    cluster.pods.after_listing = cluster.pods.by_node.clear
+    assert (await drain(cluster, request)).outcome == "drained"

@@ -1,6 +1,7 @@
 """The next step of a drain (reference 3.12 to 3.15, and the drain rules of LifecyclePolicies)."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,15 @@ from tenure.model.base import parse_timestamp
 from tenure.model.disruption.drain import DeploymentRollout, DrainState, DrainStatus
 from tenure.model.provider_results import DrainPod
 from tenure.policy.drain import decision
-from tenure.policy.drain.decision import DrainDecision, decide_drain, decide_drain_status
+from tenure.policy.drain.blockers import terminating_blocker
+from tenure.policy.drain.decision import (
+    DrainDecision,
+    decide_drain,
+    decide_drain_status,
+    fallback_after,
+    next_change_at,
+    terminates_soon,
+)
 from tests.unit.policy.builders import NOW, after, before
 from tests.unit.policy.drain.drain_builders import blocked_drain, blocker, pod, rules
 
@@ -210,3 +219,40 @@ def test_drain_status_survives_serialization() -> None:
     )
     assert DrainState.model_validate_json(state.model_dump_json()) == state
     assert any("NotReady since" in line for line in (state.status or DrainStatus()).status_lines)
+
+
+# --- the time of the next pass ---
+
+
+@pytest.mark.parametrize(
+    ("idle_passes", "status", "seconds"),
+    [
+        (0, {}, 10),
+        (3, {}, 80),
+        (1_000, {}, 1_800),
+        (1_000, {"eviction_blockers": (blocker(cause="refused", passes="unknown"),)}, 60),
+        (1_000, {"not_ready_since": NOW}, 60),
+    ],
+)
+def test_fallback_grows_more_for_blockers_that_the_watch_sees(
+    idle_passes: int, status: dict[str, Any], seconds: int
+) -> None:
+    drain = blocked_drain(**status).model_copy(update={"idle_passes": idle_passes})
+    assert fallback_after(drain) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(("seconds", "leaves"), [(-11, False), (-9, True), (60, True), (61, False)])
+def test_pod_leaves_around_the_end_of_its_grace_period(seconds: int, leaves: bool) -> None:
+    assert terminates_soon(terminating_blocker(pod(deletion=after(seconds=seconds))), NOW) is leaves
+    assert not terminates_soon(blocker(passes_at=after(seconds=70)), NOW)
+
+
+def test_next_change_is_the_earliest_known_time() -> None:
+    protected = blocker(passes="at", passes_at=after(hours=3))
+    assert next_change_at([blocker()], [pod()], None, None, NOW) is None
+    assert next_change_at([protected, blocker(passes_at=before(hours=1))], [pod()], None, None, NOW) == after(hours=3)
+    assert next_change_at([protected], [pod()], None, after(hours=2), NOW) == after(hours=2)
+    deadline, slow = after(hours=1), pod(grace_seconds=600)
+    assert next_change_at([protected], [pod(), slow], deadline, None, NOW) == after(minutes=50)
+    terminating = slow.model_copy(update={"deletion": after(minutes=59)})
+    assert next_change_at([], [terminating], deadline, None, NOW) == deadline

@@ -112,6 +112,8 @@ async def test_blocked_time_continues_in_new_run(fake: WorkerHarness, monkeypatc
         fake.pods.blocked["web"] = f"budget {number}"
         if await has_continued_as_new(fake.client, handle):
             break
+        rules = drain_rules(whenBlocked="escalate", blockedFor="1h")
+        await fake.signal_observed(handle, **BUSY, deleting=True, drain=f"digest {number}", **rules)
         await fake.sleep(seconds=1)
     assert await has_continued_as_new(fake.client, handle)
     now = (await query_state(latest_run(fake.client, handle))).drain

@@ -70,6 +70,7 @@ async def test_long_blocked_drain_continues_as_new(fake: WorkerHarness, monkeypa
         fake.pods.blocked["web"] = f"budget {number}"
         if await has_continued_as_new(fake.client, handle):
             break
+        await fake.signal_observed(handle, **BUSY, deleting=True, drain=f"digest {number}")
         await fake.sleep(seconds=1)
     assert await has_continued_as_new(fake.client, handle)
     fake.pods.blocked.clear()
