@@ -255,9 +255,15 @@ async def lead_cluster(
     readiness: Readiness,
     host_watch: Callable[[], Coroutine[Any, Any, None]],
 ) -> None:
-    """Until cancelled: wait until this build is current, then keep the cluster's workflows and the watch running."""
+    """Until cancelled: wait until this build is current, then keep the cluster's workflows and the watch running.
+
+    Temporal's worker controller promotes a build when its workers are ready, so they are ready before that."""
     name, build = settings.cluster_name, settings.temporal_worker_build_id
-    await worker_versioning.wait_until_current(temporal, name, build, readiness.wait_for)
+    deployment = settings.temporal_deployment_name
+    if deployment:
+        readiness.wait_for("")
+    report = Readiness().wait_for if deployment else readiness.wait_for
+    await worker_versioning.wait_until_current(temporal, name, build, report, deployment=deployment)
     await temporal_service.start_singletons(temporal, installation)
     await temporal_service.require_cluster(temporal, installation)
     await remove_schedules(temporal, name)
@@ -265,7 +271,8 @@ async def lead_cluster(
     log.info("worker started", cluster=name, temporal=settings.temporal_address)
     async with asyncio.TaskGroup() as group:
         group.create_task(host_watch(), name="leader-election")
-        group.create_task(worker_versioning.maintain_current(temporal, name, build), name="current-build")
+        if not deployment:
+            group.create_task(worker_versioning.maintain_current(temporal, name, build), name="current-build")
         group.create_task(
             temporal_service.restart_missing_singletons(
                 temporal,
@@ -364,7 +371,9 @@ def workflow_worker(
     return Worker(
         temporal,
         task_queue=task_queue,
-        deployment_config=worker_versioning.deployment_config(settings.cluster_name, settings.temporal_worker_build_id),
+        deployment_config=worker_versioning.deployment_config(
+            settings.cluster_name, settings.temporal_worker_build_id, settings.temporal_deployment_name
+        ),
         workflows=WORKFLOWS,
         activities=activities,
         workflow_runner=OrderedWorkflowRunner(),
@@ -385,7 +394,9 @@ def activity_worker(
     return Worker(
         temporal,
         task_queue=task_queue,
-        deployment_config=worker_versioning.deployment_config(settings.cluster_name, settings.temporal_worker_build_id),
+        deployment_config=worker_versioning.deployment_config(
+            settings.cluster_name, settings.temporal_worker_build_id, settings.temporal_deployment_name
+        ),
         activities=activities,
         max_concurrent_activities=slots,
         activity_task_poller_behavior=PollerBehaviorAutoscaling(),

@@ -249,6 +249,11 @@ class Settings(BaseSettings):
         description="build ID for [Worker Versioning](../getting-started/install.md#upgrading): all tasks go to the "
         "current build; the chart sets it to the version of the image",
     )
+    temporal_deployment_name: str = Field(
+        "",
+        description="name of the worker deployment; [Temporal's worker controller](../getting-started/install.md#"
+        "worker-controller) sets it, and then promotes builds (default: `tenure-CLUSTER`)",
+    )
     temporal_payload_keys_path: str = Field(
         "",
         description="file with payload encryption keys; with it, payloads in Temporal are "

@@ -110,9 +110,11 @@ NOT_VALUES = frozenset(
         "TEMPORAL_TLS_CLIENT_CERT_PATH",
         "TEMPORAL_TLS_CLIENT_KEY_PATH",
         "TEMPORAL_WORKER_BUILD_ID",
+        "TEMPORAL_DEPLOYMENT_NAME",
     }
 )
-"""The chart derives these from the release's namespace, the Secrets of `temporal` and the image."""
+"""The chart derives these from the release's namespace, the Secrets of `temporal` and the image, or a controller sets
+them."""
 _DURATION = r"^\+?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$"
 _GATES = frozenset(gate.variable for gate in FeatureGate)
 _PLAIN: dict[Any, str] = {str: "string", bool: "boolean", int: "integer", float: "number"}

@@ -140,6 +140,7 @@ async def _check_temporal(settings: Settings) -> list[Finding]:
             settings.cluster_name,
             queue=settings.interruption_queue,
             build=settings.temporal_worker_build_id,
+            deployment=settings.temporal_deployment_name,
         )
     except UsageError as error:
         return [Subject("temporal", settings.temporal_address).problem(str(error), "set TEMPORAL_ADDRESS")]

@@ -96,10 +96,13 @@ _MIN_RETENTION: Final = timedelta(days=3)
 """`tenure why` explains a deleted node for as long as its history is kept."""
 
 
-async def check_temporal(temporal: Client, cluster: str, *, queue: str = "", build: str = "") -> list[Finding]:
+async def check_temporal(
+    temporal: Client, cluster: str, *, queue: str = "", build: str = "", deployment: str = ""
+) -> list[Finding]:
     """Each check runs separately, so that a rejected one hides no other. If the namespace is missing, that is
     the only finding.
-    `queue` and `build`: the settings INTERRUPTION_QUEUE and TEMPORAL_WORKER_BUILD_ID."""
+    `queue`, `build` and `deployment`: the settings INTERRUPTION_QUEUE, TEMPORAL_WORKER_BUILD_ID and
+    TEMPORAL_DEPLOYMENT_NAME."""
 
     async def service(temporal: Client, _: str) -> list[Finding]:
         return await check_service(temporal, build)
@@ -107,8 +110,11 @@ async def check_temporal(temporal: Client, cluster: str, *, queue: str = "", bui
     async def reading(temporal: Client, cluster: str) -> list[Finding]:
         return await check_reading(temporal, cluster, queue)
 
+    async def workers(temporal: Client, cluster: str) -> list[Finding]:
+        return await _workers(temporal, cluster, deployment)
+
     found = []
-    for check in (service, _namespace, _attributes, _workers, check_invalid_objects, reading):
+    for check in (service, _namespace, _attributes, workers, check_invalid_objects, reading):
         try:
             found += await check(temporal, cluster)
         except RPCError as error:
@@ -156,7 +162,7 @@ async def _attributes(temporal: Client, _: str) -> list[Finding]:
     return [Subject(AREA, "search attributes").ok(f"all {len(search_attributes.ALL)} exist")]
 
 
-async def _workers(temporal: Client, cluster: str) -> list[Finding]:
+async def _workers(temporal: Client, cluster: str, deployment: str) -> list[Finding]:
     queue = ids.task_queue(cluster)
     pollers = await list_pollers(temporal, queue, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW)
     if not pollers:
@@ -164,7 +170,7 @@ async def _workers(temporal: Client, cluster: str) -> list[Finding]:
     names = sorted({one.identity for one in pollers})
     host = await list_pollers(temporal, ids.plan_queue(cluster), TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
     found = [Subject(AREA, f"task queue {queue}").ok(f"{len(names)} workers: {', '.join(names)}")]
-    found += check_builds(await read_builds(temporal, cluster), utc_now())
+    found += check_builds(await read_builds(temporal, cluster, deployment), utc_now())
     if not host:
         message = "no worker hosts the watch, so nothing is planned"
         todo = f"see the worker's log and /readyz, and the workflow {ids.watch(cluster)} in Temporal's UI"

@@ -106,16 +106,19 @@ _PROMOTION_SECONDS: Final = 2.0
 _UNKNOWN: Final = (RPCStatusCode.NOT_FOUND, RPCStatusCode.UNIMPLEMENTED)
 
 
-def deployment_version(cluster: str, build: str) -> WorkerDeploymentVersion:
-    return WorkerDeploymentVersion(deployment_name=ids.worker_deployment_name(cluster), build_id=build)
+def deployment_version(cluster: str, build: str, deployment: str = "") -> WorkerDeploymentVersion:
+    name = deployment or ids.worker_deployment_name(cluster)
+    return WorkerDeploymentVersion(deployment_name=name, build_id=build)
 
 
-def deployment_config(cluster: str, build: str) -> WorkerDeploymentConfig | None:
-    """For every Worker except that of the plan queue, which only one process polls. None: no Worker Versioning."""
+def deployment_config(cluster: str, build: str, deployment: str = "") -> WorkerDeploymentConfig | None:
+    """For every Worker except that of the plan queue, which only one process polls. None: no Worker Versioning.
+
+    `deployment`: a deployment of Temporal's worker controller; by default that of the cluster."""
     if not build:
         return None
     return WorkerDeploymentConfig(
-        version=deployment_version(cluster, build),
+        version=deployment_version(cluster, build, deployment),
         use_worker_versioning=True,
         default_versioning_behavior=VersioningBehavior.AUTO_UPGRADE,
     )
@@ -139,13 +142,13 @@ class Builds:
     """A change with this token fails if the routing changed since it was read."""
 
 
-async def read_builds(temporal: Client, cluster: str) -> Builds:
+async def read_builds(temporal: Client, cluster: str, deployment: str = "") -> Builds:
     """None are known before the first worker with a build, or on a server without worker deployments. Raises RPCError.
 
     A busy Temporal returns RESOURCE_EXHAUSTED while its own workflow for the deployment is late, so the call is retried
     for some seconds."""
     request = DescribeWorkerDeploymentRequest(
-        namespace=temporal.namespace, deployment_name=ids.worker_deployment_name(cluster)
+        namespace=temporal.namespace, deployment_name=deployment or ids.worker_deployment_name(cluster)
     )
     try:
         response = await temporal.workflow_service.describe_worker_deployment(request, retry=True)
@@ -253,13 +256,21 @@ async def require_build(temporal: Client, cluster: str, build: str) -> None:
         )
 
 
-async def wait_until_current(temporal: Client, cluster: str, build: str, report: Callable[[str], None]) -> None:
-    """`report` receives the reason to wait. Raises `BadInput` if Temporal has no worker deployments."""
+async def wait_until_current(
+    temporal: Client, cluster: str, build: str, report: Callable[[str], None], *, deployment: str = ""
+) -> None:
+    """`report` receives the reason to wait. Raises `BadInput` if Temporal has no worker deployments.
+
+    With `deployment`, Temporal's worker controller promotes builds, and the worker does not take over."""
     reason = "" if build else None
     while reason is not None:
         try:
-            builds = await _maintain_current(temporal, cluster, build)
-            found, seconds = describe_wait(build, builds, cluster), _PROMOTION_SECONDS
+            if deployment:
+                current = (await read_builds(temporal, cluster, deployment)).current
+                found = "" if current == build else f"{deployment} has the current build {current or '(none)'}"
+            else:
+                found = describe_wait(build, await _maintain_current(temporal, cluster, build), cluster)
+            seconds = _PROMOTION_SECONDS
         except RPCError as error:
             if error.status is RPCStatusCode.UNIMPLEMENTED:
                 raise BadInput(

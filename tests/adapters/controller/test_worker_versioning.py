@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from temporalio import workflow
+from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionRequest
 from temporalio.client import Client
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
@@ -201,6 +202,38 @@ async def test_ramp_ends_when_its_build_has_no_workers(
         killed.cancel()
         monkeypatch.setattr(worker_versioning, "is_alive", lambda poller, now: poller.identity == "0.1.0")
         await wait_until_builds(temporal, cluster, current="0.1.0", ramping="")
+
+
+async def test_worker_controller_promotes_the_builds_of_its_deployment(address: str, cluster: str) -> None:
+    temporal, deployment = await Client.connect(address), f"{cluster}/tenure"
+    worker = Worker(
+        temporal,
+        task_queue=ids.task_queue(cluster),
+        workflows=[CountingWorkflow],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+        deployment_config=worker_versioning.deployment_config(cluster, "main-4f2c", deployment),
+    )
+
+    async def assert_has_worker() -> None:
+        builds = await worker_versioning.read_builds(temporal, cluster, deployment)
+        assert dict(builds.workers) == {"main-4f2c": 1} and builds.conflict_token and not builds.current
+
+    async with worker:
+        waiting = asyncio.create_task(
+            worker_versioning.wait_until_current(
+                temporal, cluster, "main-4f2c", lambda why: None, deployment=deployment
+            )
+        )
+        await wait_until(assert_has_worker)
+        await asyncio.sleep(2)
+        await assert_has_worker()
+        assert not waiting.done()
+        await temporal.workflow_service.set_worker_deployment_current_version(
+            SetWorkerDeploymentCurrentVersionRequest(
+                namespace=temporal.namespace, deployment_name=deployment, build_id="main-4f2c"
+            )
+        )
+        await waiting
 
 
 async def test_worker_without_build_id_does_not_join_versioned_workers(address: str, cluster: str) -> None:
