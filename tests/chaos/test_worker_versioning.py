@@ -44,6 +44,7 @@ async def versioned_product(product: DedicatedProduct) -> AsyncIterator[Dedicate
     )
 
 
+@pytest.mark.row("005-f")
 async def test_promotion_completes_although_an_old_pod_restarts(versioned_product: DedicatedProduct) -> None:
     product = versioned_product
     old = product.worker
@@ -115,6 +116,7 @@ class BrokenWorkflow:
         raise RuntimeError("broken build")
 
 
+@pytest.mark.row("005-f")
 @pytest.mark.parametrize(
     ("workflows", "reason"),
     [((BrokenWorkflow,), "canary workflow failed"), ((CanaryWorkflow, BrokenWorkflow), "tasks of .* fail")],

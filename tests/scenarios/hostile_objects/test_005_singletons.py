@@ -1,4 +1,4 @@
-"""Promise 6: singleton workflows continue after a cancellation request, and run again after a termination."""
+"""Promise 6: workflows continue after a cancellation request, a termination, and while events cannot be written."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -8,11 +8,15 @@ from temporalio.client import WorkflowHandle
 
 from tenure.cli.nodes.workflows import list_stopped_workflows
 from tenure.controller.temporal.client import is_open, list_singletons
-from tenure.kube.client.resources import NODE_CLAIMS
+from tenure.kube.client.resources import NODE_CLAIMS, POD_DISRUPTION_BUDGETS
+from tenure.model.observations import ObservedNodeClaim
+from tenure.sandbox.fault_proxy import ErrorResponse
+from tests.support.product.drains import pod_disruption_budget
 from tests.support.product.eventually import wait_until
 from tests.support.product.interruption_events import nodeclaim_name, send_spot_warning
 from tests.support.product.product import DedicatedProduct
 from workflows import ids
+from workflows.activity_options import CONTINUE_AS_NEW_AT_EVENTS
 
 REPAIRED_WITHIN_SECONDS = 120.0
 
@@ -60,6 +64,34 @@ async def test_terminated_workflow_is_listed_until_a_worker_starts_it(own_produc
         await wait_until(lambda: assert_stopped_workflows(own_product, [handle.id]))
         await own_product.resume_worker()
         await wait_until(lambda: assert_stopped_workflows(own_product, []), seconds=REPAIRED_WITHIN_SECONDS)
+
+
+@pytest.mark.row("005-g")
+async def test_drain_ends_although_events_are_forbidden_and_its_workflow_continues_as_new(
+    own_product: DedicatedProduct,
+) -> None:
+    await own_product.ensure_worker()
+    async with own_product.scope("005-g", after="Never") as scope:
+        budget = pod_disruption_budget(scope.name, maxUnavailable=0)
+        await scope.apply_manifest(budget)
+        name = nodeclaim_name((await scope.run_pods(1))[0])
+        for method in ("POST", "PATCH"):
+            scope.inject_api_fault(ErrorResponse(403), "/events", method)
+        handle = await scope.workflow_handle(name)
+        first_run = (await handle.describe()).run_id
+        await own_product.delete(NODE_CLAIMS.path(name))
+        await wait_until(lambda: scope.assert_conditions_mention(name, "maxUnavailable 0"))
+        for _ in range(CONTINUE_AS_NEW_AT_EVENTS):
+            await handle.signal("observe", ObservedNodeClaim(number=0))
+        await wait_until(partial(assert_other_run, own_product, handle.id, first_run))
+        path = POD_DISRUPTION_BUDGETS.path(budget["metadata"]["name"], namespace="default")
+        await own_product.delete(path)
+        await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
+
+
+async def assert_other_run(product: DedicatedProduct, workflow_id: str, run_id: str) -> None:
+    description = await product.temporal.get_workflow_handle(workflow_id).describe()
+    assert description.run_id != run_id, "it has not continued as new"
 
 
 async def assert_stopped_workflows(product: DedicatedProduct, expected: list[str]) -> None:
