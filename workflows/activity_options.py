@@ -9,6 +9,7 @@ from temporalio.common import Priority, RetryPolicy
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 from temporalio.workflow import ActivityCancellationType
 
+from tenure.model.nodeclaim.state import NodeClaimState
 from workflows import ids
 
 HEARTBEAT = timedelta(seconds=5)
@@ -127,9 +128,15 @@ def launch_options(cluster: str, pool: str, members: int) -> Any:
     return {"task_queue": ids.launch_queue(cluster), "priority": priority}
 
 
-def drain_queue_options(options: ActivityOptions, cluster: str, summary: str) -> Any:
-    """Drains, hooks and terminations have their own task queue, since hundreds may run at the same time."""
-    return {**with_summary(options, summary), "task_queue": ids.drain_queue(cluster)}
+def drain_queue_options(options: ActivityOptions, state: NodeClaimState, summary: str) -> Any:
+    """Drains, hooks and terminations have their own task queue, since hundreds may run at the same time. Those of
+    interrupted nodes, which have little time, come first."""
+    priority = Priority(priority_key=1 if state.interrupted else 3)
+    return {
+        **with_summary(options, summary),
+        "task_queue": ids.drain_queue(state.identity.cluster),
+        "priority": priority,
+    }
 
 
 def with_summary(options: ActivityOptions, summary: str) -> Any:

@@ -47,9 +47,8 @@ async def run_drain(context: NodeClaimContext) -> Phase:
         inputs_changed = _watch_inputs(context)
         observed, executed = context.state.observed, decision
         call = partial(_run_drain_activity, context, decision)
-        cluster = context.state.identity.cluster
         result = await context.execute_until_done(
-            call, drain_queue_options(DRAIN, cluster, f"drain {context.state.node_name}")
+            call, drain_queue_options(DRAIN, context.state, f"drain {context.state.node_name}")
         )
         if result is not None:
             context.record_evicted_pods(result.evicted_pods)

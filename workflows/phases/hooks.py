@@ -117,7 +117,7 @@ async def _run_hook(
     description = hook_title(point, hook, job_name(key, hook.name))
     context.set_blocked_by(f"{description} runs", HOOK_RUNNING)
     try:
-        options = drain_queue_options(HOOK, context.state.identity.cluster, description)
+        options = drain_queue_options(HOOK, context.state, description)
         result = await context.execute_until_done(
             lambda options: _run_hook_activity(context, point, hook, key, stop_reason, options), options
         )

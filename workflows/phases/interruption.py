@@ -156,7 +156,7 @@ async def write_interruption_events(context: NodeClaimContext) -> None:
 def _publish_options(state: NodeClaimState) -> Any:
     """Hundreds of nodes may drain at the same time, so their reports use the task queue of the drains."""
     options = with_summary(REPORT, "report AWS events")
-    return drain_queue_options(options, state.identity.cluster, options["summary"]) if state.interrupted else options
+    return drain_queue_options(options, state, options["summary"]) if state.interrupted else options
 
 
 # --- in a drain for an event ---

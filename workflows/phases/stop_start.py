@@ -120,9 +120,7 @@ async def _drain_for_stop(context: NodeClaimContext, key: str) -> bool:
         )
         observed = context.state.observed
         inputs_changed = partial(_has_changed, context, key, event, blocked_pods)
-        options = drain_queue_options(
-            DRAIN, context.state.identity.cluster, f"drain {context.state.node_name} to stop its instance"
-        )
+        options = drain_queue_options(DRAIN, context.state, f"drain {context.state.node_name} to stop its instance")
         result: DrainResult | None = await execute_unless(DrainActivities.drain_node, request, options, inputs_changed)
         if result is not None and result.outcome != "waiting":
             context.update_state(drain=None)

@@ -16,9 +16,7 @@ async def run_termination(context: NodeClaimContext) -> Phase:
     """Terminate even if no instance is known, since the NodeClaim's status may have one."""
     if context.state.launched is not None:
         await run_hooks(context, "beforeTerminate")
-    options = drain_queue_options(
-        {**TERMINATE, **RARE_HEARTBEAT}, context.state.identity.cluster, "terminate the instance"
-    )
+    options = drain_queue_options({**TERMINATE, **RARE_HEARTBEAT}, context.state, "terminate the instance")
     await context.execute_until_done(lambda options: _terminate_instance(context, options), options)
     return Phase.DELETED
 

@@ -1,6 +1,6 @@
 """Interruption events of AWS: drain, defer, wait for approval, or keep the node, and the report of each."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -8,7 +8,7 @@ import pytest
 from tenure.apis import labels
 from tenure.apis.labels import INTERRUPTIONS, NODECLAIM_TERMINATION_TIMESTAMP
 from tenure.model.interruption.messages import EventKind, InterruptionMessage
-from tenure.model.nodeclaim.state import Phase
+from tenure.model.nodeclaim.state import NodeClaimIdentity, NodeClaimState, Phase
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
     Handle,
@@ -34,6 +34,7 @@ from tests.support.workflows.nodeclaim_workflows import (
     registered_nodeclaim,
     start_nodepool,
 )
+from workflows.activity_options import DRAIN, drain_queue_options
 from workflows.nodeclaim import NodeClaimWorkflow
 
 DEFER = {"action": "deferUntilEventStart", "lead": "1h"}
@@ -74,6 +75,14 @@ async def test_default_rules_drain_node_on_interruption(
             reason,
             "TerminatingOnInterruption",
         ]
+
+
+def test_activities_of_an_interrupted_node_come_first() -> None:
+    identity = NodeClaimIdentity(cluster="c", name="a", uid="uid-a", created=datetime(2026, 3, 1, tzinfo=UTC))
+    states = [NodeClaimState(identity=identity, interrupted=key) for key in ("", "spotInterruption/terminate")]
+    found = [drain_queue_options(DRAIN, state, "drain node-a") for state in states]
+    assert [one["priority"].priority_key for one in found] == [3, 1]
+    assert {one["task_queue"] for one in found} == {"c-drain"}
 
 
 async def test_early_evicted_pods_are_in_outcome(fake: WorkerHarness) -> None:
