@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 
 import pytest
 import pytest_asyncio
-from temporalio import workflow
+from temporalio import activity, workflow
 from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionRequest
 from temporalio.common import RawValue
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
@@ -140,16 +140,26 @@ async def test_build_whose_tasks_fail_is_not_promoted(
         assert await product.failed_workflows() in ([], [ids.canary(cluster, NEW)])
 
 
+@activity.defn(dynamic=True)
+async def fail(args: Sequence[RawValue]) -> None:
+    raise RuntimeError("broken build")
+
+
 @asynccontextmanager
 async def broken_worker(product: DedicatedProduct, workflows: Sequence[type]) -> AsyncIterator[None]:
+    """Polls all queues: Temporal rejects a build that lacks an active queue of the current one."""
     cluster = product.own_sandbox.plan.cluster_name
-    worker = Worker(
-        product.temporal,
-        task_queue=ids.task_queue(cluster),
-        deployment_config=deployment_config(cluster, NEW),
-        workflows=workflows,
-        workflow_runner=UnsandboxedWorkflowRunner(),
-    )
-    async with worker:
+    queues = (ids.task_queue, ids.coordinator_queue, ids.launch_queue, ids.drain_queue)
+    async with AsyncExitStack() as stack:
+        for queue in queues:
+            worker = Worker(
+                product.temporal,
+                task_queue=queue(cluster),
+                deployment_config=deployment_config(cluster, NEW),
+                workflows=workflows,
+                activities=[fail],
+                workflow_runner=UnsandboxedWorkflowRunner(),
+            )
+            await stack.enter_async_context(worker)
         await wait_until(lambda: assert_has_workers(product, NEW))
         yield
