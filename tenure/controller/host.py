@@ -77,6 +77,7 @@ class ClusterController:
         self._offerings, self._instances = offerings, instances
         self._plan_worker, self._read_interruptions, self._endpoints = plan_worker, read_interruptions, endpoints
         self._session: ControllerSession | None = None
+        self._reported_fault = ""
         self._interruption_notifier = InterruptionNotifier(temporal, settings.cluster)
 
     async def run(self) -> None:
@@ -125,11 +126,15 @@ class ClusterController:
         await self._report_host()
 
     async def _report_host(self, fault: str = "") -> None:
-        """For the Temporal UI. After a failure, the workflow shows the previous host."""
+        """For the Temporal UI. A repeated fault is reported once, since each signal is a Temporal action. After a
+        failed signal, the workflow shows the previous host."""
+        if fault and fault == self._reported_fault:
+            return
         host = WatchHost(identity=self._temporal.identity, at=utc_now(), fault=fault)
         handle = self._temporal.get_workflow_handle(ids.watch(self._settings.cluster))
         try:
             await handle.signal("report_host", host, rpc_timeout=_REPORT_TIMEOUT)
+            self._reported_fault = fault
         except RPCError as error:
             log.warning("host not reported", error=str(error))
 

@@ -60,7 +60,8 @@ class Promotion:
         builds = await self._wait_for_workers()
         if builds.current == self._build:
             return
-        await self._run_canary()
+        for queue in (ids.task_queue(self._cluster), ids.coordinator_queue(self._cluster)):
+            await self._run_canary(queue)
         if builds.current in builds.workers and self._settings.ramp_percentage and self._settings.ramp_duration:
             await self._ramp()
         await set_current_build(self._temporal, self._cluster, self._build, await self._read())
@@ -88,12 +89,12 @@ class Promotion:
             return f"build {build} is older than {current}, the current one; to use it, run `tenure build rollback`"
         return "" if build in builds.workers else f"no worker runs build {build} yet"
 
-    async def _run_canary(self) -> None:
+    async def _run_canary(self, task_queue: str) -> None:
         self._report_once(f"a canary workflow runs on build {self._build}")
         deadline = utc_now() + self._settings.canary_timeout
         while True:
             try:
-                handle = await self._start_canary()
+                handle = await self._start_canary(task_queue)
                 break
             except RPCError as error:
                 if error.status is not RPCStatusCode.FAILED_PRECONDITION or utc_now() > deadline:
@@ -105,11 +106,11 @@ class Promotion:
             reason = await _read_task_failure(handle) or f"no worker completed it in time ({failure.cause})"
             raise PromotionFailed(f"the canary workflow failed on build {self._build}: {reason}") from failure
 
-    async def _start_canary(self) -> WorkflowHandle[Any, Any]:
+    async def _start_canary(self, task_queue: str) -> WorkflowHandle[Any, Any]:
         return await self._temporal.start_workflow(
             "Canary",
             id=ids.canary(self._cluster, self._build),
-            task_queue=ids.task_queue(self._cluster),
+            task_queue=task_queue,
             execution_timeout=self._settings.canary_timeout,
             id_conflict_policy=WorkflowIDConflictPolicy.TERMINATE_EXISTING,
             versioning_override=PinnedVersioningOverride(deployment_version(self._cluster, self._build)),

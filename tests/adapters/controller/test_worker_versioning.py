@@ -58,15 +58,18 @@ async def running_worker(
     temporal: Client, cluster: str, build: str, workflows: Sequence[type] = (CountingWorkflow, CanaryWorkflow)
 ) -> AsyncIterator[None]:
     """A worker of this build."""
-    worker = Worker(
-        temporal,
-        task_queue=ids.task_queue(cluster),
-        workflows=workflows,
-        workflow_runner=UnsandboxedWorkflowRunner(),
-        identity=build or "none",
-        deployment_config=worker_versioning.deployment_config(cluster, build),
-    )
-    async with worker:
+    workers = [
+        Worker(
+            temporal,
+            task_queue=queue(cluster),
+            workflows=workflows,
+            workflow_runner=UnsandboxedWorkflowRunner(),
+            identity=build or "none",
+            deployment_config=worker_versioning.deployment_config(cluster, build),
+        )
+        for queue in (ids.task_queue, ids.coordinator_queue)
+    ]
+    async with workers[0], workers[1]:
         maintenance = asyncio.create_task(lead(temporal, cluster, build))
         try:
             yield

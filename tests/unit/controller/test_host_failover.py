@@ -19,8 +19,10 @@ from tenure.model.disruption.commands import (
     ReplacementResult,
 )
 from tenure.model.disruption.decision import CommandCandidate
+from tenure.model.errors import TryLater
 from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
 from tenure.model.plan import PlanOutcome, PlanRequest
+from tenure.model.workflow_states import WatchHost
 from tests.support.fakes.cloud import FakeInstances
 from tests.support.fakes.event_loop import run_pending_tasks
 from tests.unit.controller.fake_temporal import FakeTemporal
@@ -131,6 +133,28 @@ async def test_disruption_is_blocked_without_session_or_with_stale_caches(
     assert (await host.compute_disruption(DisruptionDecisionRequest())).blocked == "caches are too old: pods"
     assert (await host.create_replacements(request)).outcome == "not now"
     await cancel_session(session_task)
+
+
+async def test_fault_is_reported_once_until_the_watch_is_hosted_again(
+    host: ClusterController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail() -> None:
+        raise TryLater("no API server")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(host, "_check_karpenter_lease", fail)
+        for _ in range(3):
+            with pytest.raises(TryLater):
+                await host.run()
+    session = asyncio.create_task(host.run())
+    await run_pending_tasks()
+    await cancel_session(session)
+    assert [one.fault for one in reported_hosts(host)] == ["no API server", ""]
+
+
+def reported_hosts(host: ClusterController) -> list[WatchHost]:
+    sent = cast(FakeTemporal, host._temporal).arguments_to("c/watch")
+    return [one for one in sent if isinstance(one, WatchHost)]
 
 
 async def cancel_session(session_task: asyncio.Task[None]) -> None:
