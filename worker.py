@@ -8,6 +8,7 @@ import asyncio
 import os
 import signal
 import sys
+import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -227,7 +228,7 @@ async def serve(
         elector = LeaderElector(
             cluster.leases,
             settings.system_namespace,
-            temporal.identity,
+            f"{temporal.identity}_{uuid.uuid4().hex[:8]}",
             is_leader_lost=lambda: worker_versioning.is_unpolled(temporal, ids.plan_queue(name)),
         )
         async with replica_watch:

@@ -48,7 +48,7 @@ class LeaseStore(Protocol):
 
 
 class LeaderElector:
-    """`identity`: unique among running processes; a restarted container may keep it, and then continues at once.
+    """`identity`: unique among processes.
 
     `is_leader_lost` is called while another process holds the Lease: whether it must be replaced anyway.
     """

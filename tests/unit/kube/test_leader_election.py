@@ -130,7 +130,7 @@ async def test_killed_leader_is_replaced_after_the_duration_of_its_lease(leases:
         assert asyncio.get_running_loop().time() - began >= 0.3
 
 
-async def test_restarted_process_continues_at_once(leases: FakeLeases) -> None:
+async def test_process_that_could_not_release_its_lease_continues_at_once(leases: FakeLeases) -> None:
     now = utc_now()
     leases.lease = ObservedLease(
         namespace="tenure", name="x", holder="1@a", renewed=now, acquired=now, duration=timedelta(hours=1), version="1"
