@@ -37,8 +37,9 @@ from tests.oracle.random_pods import CLUSTER, Object
 from tests.support.product.eventually import wait_until
 
 SCHEDULER: Final = "kube-scheduler"
-QUIET_SECONDS: Final = 12.0
-"""Seconds without a new binding after which kube-scheduler has tried all pods; its backoff ends at ten."""
+QUIET_SECONDS: Final = 30.0
+"""Seconds without a new binding after which kube-scheduler has tried all pods. Its backoff ends at ten; a busy machine,
+whose nodes were NotReady, takes longer."""
 NOT_READY_TAINTS: Final = frozenset({NOT_READY_TAINT_KEY, UNREACHABLE_TAINT_KEY})
 _POLL_SECONDS: Final = 0.3
 _UNBOUND: Final = "?fieldSelector=spec.nodeName%3D"
