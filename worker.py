@@ -211,10 +211,9 @@ async def serve(
     await temporal_service.require_cluster(temporal, installation)
     await worker_versioning.require_build(temporal, name, build)
     cache_size = settings.workflow_cache_size or process.workflow_cache_size(process.memory_limit())
-    nodeclaims = workflow_worker(temporal, settings, ids.task_queue(name), list_activities(ports), cache_size)
-    coordinators = workflow_worker(
-        temporal, settings, ids.coordinator_queue(name), list_activities(ports), CACHED_COORDINATORS
-    )
+    activities = list_activities(ports)
+    nodeclaims = workflow_worker(temporal, settings, ids.task_queue(name), activities, cache_size)
+    coordinators = workflow_worker(temporal, settings, ids.coordinator_queue(name), activities, CACHED_COORDINATORS)
     slots = settings.activity_slots
     # CreateFleet has its own slots, so that its waiting calls do not delay other activities.
     launches = activity_worker(

@@ -37,9 +37,8 @@ def map_faults(call: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
 
 
 def as_application_error(fault: Fault) -> ApplicationError:
-    text = f"{fault.code}: {fault.message}" if fault.code else fault.message
     return ApplicationError(
-        text[:_MESSAGE_LIMIT],
+        fault.code_and_message[:_MESSAGE_LIMIT],
         type=type(fault).__name__,
         non_retryable=not fault.retryable,
         next_retry_delay=_retry_delay(fault),

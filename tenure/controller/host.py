@@ -13,7 +13,6 @@ from typing import Final
 
 import structlog
 from temporalio.client import Client
-from temporalio.service import RPCError
 
 from activities.ports.core import Instances, Offerings
 from activities.ports.interruption import InterruptedNode, NotifyOutcome
@@ -23,6 +22,7 @@ from tenure.controller.interruption.notifier import InterruptionNotifier
 from tenure.controller.session import ControllerSession
 from tenure.controller.settings import ControllerSettings
 from tenure.controller.temporal.client import reset_sticky_queue
+from tenure.controller.temporal.queries import try_signal
 from tenure.endpoints import Endpoints
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.client import resources
@@ -131,12 +131,9 @@ class ClusterController:
         if fault and fault == self._reported_fault:
             return
         host = WatchHost(identity=self._temporal.identity, at=utc_now(), fault=fault)
-        handle = self._temporal.get_workflow_handle(ids.watch(self._settings.cluster))
-        try:
-            await handle.signal("report_host", host, rpc_timeout=_REPORT_TIMEOUT)
+        workflow_id = ids.watch(self._settings.cluster)
+        if await try_signal(self._temporal, workflow_id, "report_host", host, _REPORT_TIMEOUT):
             self._reported_fault = fault
-        except RPCError as error:
-            log.warning("host not reported", error=str(error))
 
     async def plan(self, request: PlanRequest) -> PlanOutcome:
         """The result is `blocked` if this process does not host the watch or its caches are stale."""

@@ -28,6 +28,10 @@ class Fault(Exception):
         self.retry_after = retry_after
         """Seconds that the external system asked the caller to wait; None if it did not."""
 
+    @property
+    def code_and_message(self) -> str:
+        return f"{self.code}: {self.message}" if self.code else self.message
+
 
 class Throttled(Fault):
     """Too many calls: EC2's RequestLimitExceeded, Kubernetes' 429."""

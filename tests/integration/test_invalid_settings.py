@@ -54,7 +54,7 @@ async def test_name_of_another_cluster_is_refused(product: InstalledProduct) -> 
     name = "used-elsewhere"
     workflow_id = ids.watch(name)
     await product.temporal.start_workflow(
-        "ClusterWatch", id=workflow_id, task_queue="nobody", memo={CLUSTER_UID: "uid-of-another"}
+        "ClusterWatch", id=workflow_id, task_queue="unpolled", memo={CLUSTER_UID: "uid-of-another"}
     )
     try:
         code, output = await _run_worker(product.sandbox.environment(), {"CLUSTER_NAME": name})

@@ -72,13 +72,13 @@ def classify_fault(fault: Fault, node_class: EC2NodeClass, forbidden: str) -> Dr
     if fault.code == DRY_RUN or fault.code in INSUFFICIENT:
         return None
     if isinstance(fault, Throttled | TryLater) or fault.code in _CREDENTIALS:
-        return Undecided(message=_format_fault(fault))
+        return Undecided(message=fault.code_and_message)
     if fault.code in LAUNCH_TEMPLATE_NOT_FOUND:
-        return Undecided(message=_format_fault(fault), retry_after=SOON)
+        return Undecided(message=fault.code_and_message, retry_after=SOON)
     if names_missing_profile(fault) or _NO_ROLE in fault.message:
         return _profile_result(fault, node_class)
     known, remedy = create_error_reason(fault.code, fault.message), error_remedy(fault.code, fault.message)
-    message = f"{_format_fault(fault)}; {remedy}" if remedy else _format_fault(fault)
+    message = f"{fault.code_and_message}; {remedy}" if remedy else fault.code_and_message
     if isinstance(fault, Forbidden) and known in _GENERIC_REASONS:
         return Rejected(reason=forbidden, message=message)
     reason = labels.DRY_RUN_FAILED if known in _GENERIC_REASONS else known
@@ -102,10 +102,6 @@ def _profile_result(fault: Fault, node_class: EC2NodeClass) -> DryRunResult:
 
 def _invalid_field(fault: Fault) -> str:
     return next((field for start, field in _FIELDS if fault.code.startswith(start)), "spec")
-
-
-def _format_fault(fault: Fault) -> str:
-    return f"{fault.code}: {fault.message}" if fault.code else fault.message
 
 
 _log = structlog.get_logger(__name__)

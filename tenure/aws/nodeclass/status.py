@@ -240,8 +240,7 @@ async def _resolve_part(what: str, awaitable: Awaitable[A]) -> A | _NoResponse:
     try:
         return await awaitable
     except Fault as fault:
-        message = f"{fault.code}: {fault.message}" if fault.code else fault.message
-        return _NoResponse(what, message, type(fault).__name__)
+        return _NoResponse(what, fault.code_and_message, type(fault).__name__)
 
 
 async def _gather_parts(

@@ -14,13 +14,12 @@ from typing import Final, Literal
 
 import structlog
 from temporalio.client import Client
-from temporalio.service import RPCError
 
 from activities.interruption.instance_status import InstanceStatusReader, OpenMessages
 from activities.interruption.metrics import InterruptionMetrics
 from activities.interruption.queue_consumer import QueueConsumer
 from tenure.clock import utc_now
-from tenure.controller.temporal.queries import query_or_none
+from tenure.controller.temporal.queries import query_or_none, try_signal
 from tenure.model.base import Message
 from tenure.model.errors import Fault
 from tenure.model.interruption.records import InterruptionState, MessageCounts, OpenInterruptions, SourceReport
@@ -95,8 +94,7 @@ class InterruptionReaders:
                 await read()
             except Fault as fault:
                 log.warning("source not read", source=source, fault=str(fault))
-                text = f"{fault.code}: {fault.message}" if fault.code else fault.message
-                await self._report(source, text[:_FAULT_LIMIT])
+                await self._report(source, fault.code_and_message[:_FAULT_LIMIT])
             finally:
                 recovery.cancel()
             await self._sleep(min(MAX_PAUSE_SECONDS, 2.0 ** min(self._failures[source], 6)))
@@ -129,9 +127,4 @@ class InterruptionReaders:
             self._counted = counted
 
     async def _signal(self, name: str, argument: Message) -> bool:
-        try:
-            await self._temporal.get_workflow_handle(self._workflow_id).signal(name, argument, rpc_timeout=_RPC_TIMEOUT)
-        except RPCError as error:
-            log.warning("signal not accepted", workflow=self._workflow_id, signal=name, error=str(error))
-            return False
-        return True
+        return await try_signal(self._temporal, self._workflow_id, name, argument, _RPC_TIMEOUT)

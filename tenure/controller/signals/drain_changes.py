@@ -3,7 +3,6 @@
 Only a drain that has published its blockers has a digest, so an ordinary drain causes no signal.
 """
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -11,6 +10,7 @@ from typing import Final
 
 from tenure.apis.labels import NODECLAIM_TERMINATION_TIMESTAMP
 from tenure.controller.cache.cluster_cache import ClusterCache
+from tenure.controller.signals.digests import short_hash
 from tenure.kube.facts.pod_drain import is_protected, must_wait_for
 from tenure.model.disruption.drain import EvictionBudget
 from tenure.model.facts import NodeClaimFact, NodeFact, PodFact
@@ -83,9 +83,8 @@ class DrainChanges:
             [_pod_state(pod) for pod in pods],
             sorted({one.model_dump_json() for found in budgets.values() for one in found}),
         )
-        digest = hashlib.sha256(repr(state).encode()).hexdigest()[:16]
         evictable = sum(_is_evictable(pod, budgets[pod.uid], now) for pod in pods)
-        return _Changed(digest, len(pods), evictable, now)
+        return _Changed(short_hash(repr(state)), len(pods), evictable, now)
 
 
 def _pod_state(pod: PodFact) -> tuple[object, ...]:

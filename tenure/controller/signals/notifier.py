@@ -174,7 +174,7 @@ class WorkflowNotifier:
             self._deferred.setdefault("claim", set()).add(name)
             return
         workflow_id = self.workflow_id(claim)
-        if known.warm_up_until and self._is_vacancy_unconfirmed(claim, workflow_id, now):
+        if known.warm_up_until and not allow_restart and self._is_vacancy_unconfirmed(claim, workflow_id, now):
             self._due.schedule(f"claim/{name}", known.warm_up_until)
             return
         drain, drain_recheck_at = self._drain_changes.digest_of(claim, self._cache.nodes_of(claim), now)
@@ -206,8 +206,8 @@ class WorkflowNotifier:
         )
 
     def _is_vacancy_unconfirmed(self, claim: NodeClaimFact, workflow_id: str, now: datetime) -> bool:
-        """Whether a node without pods may be needed by pods that are not planned yet. Its workflow keeps the start of
-        an emptiness that an earlier host observed."""
+        """Whether a node without pods may be needed by pods that are not planned yet. Its running workflow keeps the
+        start of an emptiness that an earlier host observed."""
         if not claim.initialized or claim.deleting or self._signal_queue.last_digest(workflow_id):
             return False
         return not self._is_occupied(claim, self._cache.nodes_of(claim), now)

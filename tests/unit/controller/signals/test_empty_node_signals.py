@@ -104,6 +104,13 @@ def test_emptiness_is_not_signaled_during_the_warm_up(harness: NotifierHarness) 
     assert harness.last_observed().empty
 
 
+def test_missing_workflow_of_an_empty_node_is_started_during_the_warm_up(harness: NotifierHarness) -> None:
+    harness.add_running_node()
+    warming_up = replace(ALL_SYNCED, warm_up_until=at(30))
+    harness.notifier.restart_workflow(harness.cache.nodeclaims["c1"], warming_up, at(1))
+    assert not harness.last_observed().empty
+
+
 def test_occupied_node_is_signaled_during_the_warm_up(harness: NotifierHarness) -> None:
     harness.add_running_node()
     harness.apply_objects("pods", pod("p", on="n1"))
