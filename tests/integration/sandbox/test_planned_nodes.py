@@ -68,6 +68,7 @@ async def test_kube_scheduler_binds_planned_pods(cluster: Sandbox, api: KubeApi,
     for number in range(ROUNDS):
         plan = await _plan(api, inputs)
         assert not plan.unschedulable
+        target_nodes |= plan.nominations
         target_nodes |= {uid: f"round-{number}-{at}" for at, claim in enumerate(plan.claims) for uid in claim.pods}
         nominate = partial(_nominate_pods, pods, target_nodes)
         await asyncio.to_thread(cluster.stop_part, SCHEDULER)
@@ -158,7 +159,9 @@ async def _nominate_pods(pods: KubePods, target_nodes: Mapping[str, str], found:
     due = [
         one
         for one in facts
-        if one.has_pod_dependent_constraints and one.uid in target_nodes and not (one.expected_on or one.nominated_node)
+        if one.has_pod_dependent_constraints
+        and not one.nominated_node
+        and one.expected_on != target_nodes.get(one.uid, one.expected_on)
     ]
     await gather_limited(pods.nominate(one, target_nodes[one.uid], now=NOW) for one in due)
 
