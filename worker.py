@@ -263,7 +263,10 @@ async def lead_cluster(
     if deployment:
         readiness.wait_for("")
     report = Readiness().wait_for if deployment else readiness.wait_for
-    await worker_versioning.wait_until_current(temporal, name, build, report, deployment=deployment)
+    serves_current_build = metrics.WORKER_SERVES_CURRENT_BUILD.bind(meter_of(temporal))
+    await worker_versioning.wait_until_current(
+        temporal, name, build, report, serves_current_build=serves_current_build, deployment=deployment
+    )
     await temporal_service.start_singletons(temporal, installation)
     await temporal_service.require_cluster(temporal, installation)
     await remove_schedules(temporal, name)
@@ -272,7 +275,10 @@ async def lead_cluster(
     async with asyncio.TaskGroup() as group:
         group.create_task(host_watch(), name="leader-election")
         if not deployment:
-            group.create_task(worker_versioning.maintain_current(temporal, name, build), name="current-build")
+            group.create_task(
+                worker_versioning.maintain_current(temporal, name, build, serves_current_build=serves_current_build),
+                name="current-build",
+            )
         group.create_task(
             temporal_service.restart_missing_singletons(
                 temporal,

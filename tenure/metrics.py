@@ -291,6 +291,11 @@ STARTUP_DURATION = _histogram(
     "duration of Launch, Registration and Initialization; its count under `Launch` is launches",
     (1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0, 900.0, 1800.0),
 )
+WORKER_SERVES_CURRENT_BUILD = _gauge(
+    "tenure_worker_serves_current_build",
+    "",
+    "1 if this worker's build is the current one, and 0 while it gets no workflow tasks",
+)
 WORKFLOWS_MISSING = _counter(
     "tenure_workflows_missing_total",
     "workflow",

@@ -30,6 +30,7 @@ from temporalio.worker import WorkerDeploymentConfig
 
 from tenure.clock import utc_now
 from tenure.controller.temporal.errors import lacks_namespace
+from tenure.metrics import Recorder
 from tenure.model.errors import BadInput
 from workflows import ids
 
@@ -257,7 +258,13 @@ async def require_build(temporal: Client, cluster: str, build: str) -> None:
 
 
 async def wait_until_current(
-    temporal: Client, cluster: str, build: str, report: Callable[[str], None], *, deployment: str = ""
+    temporal: Client,
+    cluster: str,
+    build: str,
+    report: Callable[[str], None],
+    *,
+    serves_current_build: Recorder,
+    deployment: str = "",
 ) -> None:
     """`report` receives the reason to wait. Raises `BadInput` if Temporal has no worker deployments.
 
@@ -279,20 +286,23 @@ async def wait_until_current(
                 ) from error
             found, seconds = f"the current build is not known yet: {error.message}", _REGISTRATION_SECONDS
         if not found:
-            return
+            break
+        serves_current_build.record(0)
         report(found)
         if found != reason:
             log.warning("waiting for the promotion of this build", build=build, reason=found)
         reason = found
         await asyncio.sleep(seconds)
+    serves_current_build.record(1)
 
 
-async def maintain_current(temporal: Client, cluster: str, build: str) -> None:
+async def maintain_current(temporal: Client, cluster: str, build: str, *, serves_current_build: Recorder) -> None:
     """Until cancelled: ensure that the current and the ramping build have workers."""
     while build:
         await asyncio.sleep(_EVERY)
         try:
-            await _maintain_current(temporal, cluster, build)
+            builds = await _maintain_current(temporal, cluster, build)
+            serves_current_build.record(builds.current == build)
         except RPCError as error:
             log.warning("check of the current build failed", error=str(error))
 

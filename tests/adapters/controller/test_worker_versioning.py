@@ -15,8 +15,10 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from tenure.controller.temporal import promotion, worker_versioning
 from tenure.controller.temporal.promotion import Promotion, PromotionFailed, PromotionSettings
+from tenure.metrics import WORKER_SERVES_CURRENT_BUILD
 from tenure.model.errors import BadInput
 from tests.support.cli.temporal_server import temporal_server
+from tests.support.controller.meter import RecordingMeter
 from tests.support.product.eventually import wait_until
 from workflows import ids
 from workflows.runner import CanaryWorkflow
@@ -55,7 +57,12 @@ class CountingWorkflow:
 
 @asynccontextmanager
 async def running_worker(
-    temporal: Client, cluster: str, build: str, workflows: Sequence[type] = (CountingWorkflow, CanaryWorkflow)
+    temporal: Client,
+    cluster: str,
+    build: str,
+    workflows: Sequence[type] = (CountingWorkflow, CanaryWorkflow),
+    *,
+    meter: RecordingMeter | None = None,
 ) -> AsyncIterator[None]:
     """A worker of this build."""
     workers = [
@@ -70,16 +77,17 @@ async def running_worker(
         for queue in (ids.task_queue, ids.coordinator_queue)
     ]
     async with workers[0], workers[1]:
-        maintenance = asyncio.create_task(lead(temporal, cluster, build))
+        maintenance = asyncio.create_task(lead(temporal, cluster, build, meter or RecordingMeter()))
         try:
             yield
         finally:
             maintenance.cancel()
 
 
-async def lead(temporal: Client, cluster: str, build: str) -> None:
-    await worker_versioning.wait_until_current(temporal, cluster, build, lambda why: None)
-    await worker_versioning.maintain_current(temporal, cluster, build)
+async def lead(temporal: Client, cluster: str, build: str, meter: RecordingMeter) -> None:
+    current = WORKER_SERVES_CURRENT_BUILD.bind(meter)
+    await worker_versioning.wait_until_current(temporal, cluster, build, lambda why: None, serves_current_build=current)
+    await worker_versioning.maintain_current(temporal, cluster, build, serves_current_build=current)
 
 
 @pytest.fixture(autouse=True)
@@ -142,6 +150,24 @@ async def test_open_workflows_continue_with_the_promoted_build(address: str, clu
             await handle.signal(CountingWorkflow.end)
             assert await handle.result() >= 3
     assert list(dict.fromkeys(await task_worker_identities(temporal, cluster))) == ["none", "0.1.0", "0.2.0"]
+
+
+async def test_workers_report_whether_they_have_the_current_build(address: str, cluster: str) -> None:
+    temporal = await Client.connect(address)
+    old, new = RecordingMeter(), RecordingMeter()
+    async with running_worker(temporal, cluster, "0.1.0", meter=old):
+        await wait_until_builds(temporal, cluster, current="0.1.0")
+        async with running_worker(temporal, cluster, "0.2.0", meter=new):
+            await wait_until_builds(temporal, cluster, workers={"0.1.0": 1, "0.2.0": 1})
+            await wait_until(lambda: assert_reported(new, 0))
+            await assert_reported(old, 1)
+            await promote(temporal, cluster, "0.2.0")
+            await wait_until(lambda: assert_reported(new, 1))
+            await wait_until(lambda: assert_reported(old, 0))
+
+
+async def assert_reported(meter: RecordingMeter, value: float) -> None:
+    assert meter.records[-1:] == [("tenure_worker_serves_current_build", (), value)]
 
 
 async def task_worker_identities(temporal: Client, workflow_id: str) -> list[str]:
@@ -224,7 +250,12 @@ async def test_worker_controller_promotes_the_builds_of_its_deployment(address: 
     async with worker:
         waiting = asyncio.create_task(
             worker_versioning.wait_until_current(
-                temporal, cluster, "main-4f2c", lambda why: None, deployment=deployment
+                temporal,
+                cluster,
+                "main-4f2c",
+                lambda why: None,
+                serves_current_build=WORKER_SERVES_CURRENT_BUILD.bind(RecordingMeter()),
+                deployment=deployment,
             )
         )
         await wait_until(assert_has_worker)
