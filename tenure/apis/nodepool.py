@@ -21,7 +21,7 @@ class Budget(KubeModel):
         tuple[str, ...] | None,
         Crd(
             {"maxItems": 50, "x-kubernetes-list-type": "set"},
-            items=Crd({"enum": ["Underutilized", "Empty", "Drifted"]}, doc="A reason to disrupt."),
+            items=Crd({"enum": ["Underutilized", "Empty", "Drifted", "Unhealthy"]}, doc="A reason to disrupt."),
         ),
     ] = None
     """Disruption reasons that the budget applies to; unset: all."""
@@ -30,7 +30,7 @@ class Budget(KubeModel):
 class Disruption(KubeModel):
     """Voluntary replacement and removal of nodes."""
 
-    consolidate_after: Annotated[str, Crd({"pattern": DURATION_OR_NEVER}, required=True)] = "0s"
+    consolidate_after: Annotated[str, Crd({"default": "0s", "pattern": DURATION_OR_NEVER})] = "0s"
     """How long no pod may have been added to or removed from a node before it is considered for consolidation, such as
     '30s', or 'Never'."""
     consolidation_policy: Annotated[

@@ -72,6 +72,10 @@ def test_strictest_budget_counts_minus_consuming_nodes(
         ([{"nodes": "3"}, {"nodes": "1", "reasons": ["Empty"]}], "Empty", 1),
         ([{"nodes": "3"}, {"nodes": "1", "reasons": ["Empty"]}], "Drifted", 3),
         ([{"nodes": "0", "reasons": []}], "Empty", 0),
+        ([{"nodes": "0", "reasons": ["Unhealthy"]}], "Unhealthy", 0),
+        ([{"nodes": "0", "reasons": ["Unhealthy"]}], "Empty", 10),
+        ([{"nodes": "0", "reasons": ["Unhealthy"]}], "Drifted", 10),
+        ([{"nodes": "0", "reasons": ["Unhealthy"]}], "Underutilized", 10),
     ],
 )
 def test_budget_applies_to_its_reasons_or_to_all_without_reasons(
