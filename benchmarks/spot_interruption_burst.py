@@ -22,13 +22,13 @@ import typer
 from benchmarks.harness import benchmark_app, in_sandbox, run
 from benchmarks.report import describe_machine
 from benchmarks.scale import DEPLOYMENT, create_nodes, sandbox_plan
-from tenure.apis.labels import PLAN
+from tenure.apis.labels import DISRUPTED_TAINT_KEY, PLAN
 from tenure.cli.exit_codes import exit_process
 from tenure.cli.sandbox.environment import SandboxSession
 from tenure.cli.sandbox.probes import calls_since, format_failed_tasks, read_failed_tasks
 from tenure.kube.client.client import KubeClient, connect
 from tenure.kube.client.list_watch import Delta, ListWatch
-from tenure.kube.client.resources import NODE_CLAIMS, PODS
+from tenure.kube.client.resources import NODE_CLAIMS, NODES, PODS
 from tenure.model.observations import ObservedNodeClaim
 from tenure.sandbox.aws.admin.client import AwsControl
 from tenure.sandbox.environment import Sandbox
@@ -50,6 +50,10 @@ class InterruptionBurst:
     """Duration of the same number of dropped signals."""
     sent: float
     """Until the last message was in the queue."""
+    read: float
+    """Until the queue was empty: every workflow has its message."""
+    tainted: float
+    """Until the last node had the taint `karpenter.sh/disrupted`."""
     first: float
     """Until the first pod was evicted."""
     median: float
@@ -79,8 +83,9 @@ def interruption_burst(
     log = json_file.with_suffix(".log") if json_file else None
     found = in_sandbox(sandbox_plan(), partial(_run, nodes=nodes, log=log))
     print(
-        f"{found.nodes} nodes interrupted, load {found.load:.1f}: messages sent in {found.sent:.1f} s; pods evicted "
-        f"after {found.first:.1f} s (first), {found.median:.1f} s (median), {found.last:.1f} s (last); replacements "
+        f"{found.nodes} nodes interrupted, load {found.load:.1f}: messages sent in {found.sent:.1f} s, all "
+        f"read after {found.read:.1f} s; last node tainted after {found.tainted:.1f} s; pods evicted after "
+        f"{found.first:.1f} s (first), {found.median:.1f} s (median), {found.last:.1f} s (last); replacements "
         f"created after {found.bought[0]:.1f} to {found.bought[1]:.1f} s, {found.plans} plans, {found.fleets} fleets; "
         f"all Running elsewhere after {found.running:.1f} s. Same number of dropped signals: {found.signals:.1f} s"
     )
@@ -125,20 +130,24 @@ async def _measure_signals(session: SandboxSession) -> float:
 async def _measure_interruption(
     session: SandboxSession, client: KubeClient, nodes: int, signals: float
 ) -> InterruptionBurst:
-    evictions, new_nodeclaims = _PodEvictions(client), _NewNodeClaims(client)
+    evictions, new_nodeclaims, taints = _PodEvictions(client), _NewNodeClaims(client), _DisruptedTaints(client)
     instances, calls = (
         [one.instance_id for one in await session.nodeclaims.list_running()],
         await session.aws.count_calls(),
     )
-    async with evictions, new_nodeclaims:
+    async with evictions, new_nodeclaims, taints:
         control = AwsControl(session.sandbox.aws_endpoint)
         began = time.monotonic()
         await asyncio.to_thread(_interrupt_all, control, instances)
         sent = time.monotonic() - began
+        read = asyncio.create_task(_wait_until_read(session, control))
         await session.wait_until_resolved(
             lambda: evictions.why_not_evicted(nodes), what="all pods evicted", seconds=TIMEOUT_SECONDS
         )
         load = os.getloadavg()[0]
+        await session.wait_until_resolved(
+            lambda: taints.why_not_tainted(nodes), what="all nodes tainted", seconds=TIMEOUT_SECONDS
+        )
         await session.wait_until_resolved(
             lambda: evictions.why_not_replaced(nodes), what="all pods Running elsewhere", seconds=TIMEOUT_SECONDS
         )
@@ -150,6 +159,8 @@ async def _measure_interruption(
         nodes=nodes,
         signals=signals,
         sent=round(sent, 2),
+        read=round(await read - began, 2),
+        tainted=round(max(taints.tainted_at.values()) - began, 2),
         first=round(times[0], 2),
         median=round(statistics.median(times), 2),
         last=round(times[-1], 2),
@@ -166,6 +177,42 @@ def _interrupt_all(control: AwsControl, instances: Sequence[str]) -> None:
     """Send only warnings: instances are not terminated, so that the benchmark measures only the drain."""
     for one in instances:
         control.interrupt_spot(one, warn_only=True)
+
+
+async def _wait_until_read(session: SandboxSession, control: AwsControl) -> float:
+    """The time at which the queue is empty."""
+
+    async def why_not_empty() -> str:
+        queued = await asyncio.to_thread(control.count_queued_messages)
+        return f"{queued} messages are in the queue" if queued else ""
+
+    await session.wait_until_resolved(why_not_empty, what="all messages read", seconds=TIMEOUT_SECONDS)
+    return time.monotonic()
+
+
+class _DisruptedTaints:
+    """The time at which each node received its taint."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._watch = ListWatch(client, NODES, self._on_nodes, time.monotonic)
+        self.tainted_at: dict[str, float] = {}
+
+    async def __aenter__(self) -> "_DisruptedTaints":
+        self._task = asyncio.create_task(self._watch.run())
+        await self._watch.synced.wait()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def why_not_tainted(self, count: int) -> str:
+        return "" if len(self.tainted_at) >= count else f"{len(self.tainted_at)} of {count} nodes are tainted"
+
+    def _on_nodes(self, deltas: list[Delta]) -> None:
+        for node in (delta.object for delta in deltas):
+            if any(one["key"] == DISRUPTED_TAINT_KEY for one in node["spec"].get("taints", ())):
+                self.tainted_at.setdefault(node["metadata"]["name"], time.monotonic())
 
 
 class _PodEvictions:
