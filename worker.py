@@ -54,7 +54,7 @@ from tenure.controller.temporal.certificates import CertificateWatcher
 from tenure.controller.temporal.client import Installation
 from tenure.controller.temporal.connection import Security
 from tenure.controller.temporal.errors import format_rpc_error
-from tenure.controller.temporal.namespace import register_attributes, remove_schedules
+from tenure.controller.temporal.namespace import register_attributes
 from tenure.endpoints import Endpoints
 from tenure.kube.adapters.cluster import cluster_uid, dns_address
 from tenure.kube.client.rate_limiter import RateLimiter
@@ -262,14 +262,12 @@ async def lead_cluster(
     deployment = settings.temporal_deployment_name
     if deployment:
         readiness.wait_for("")
-    report = Readiness().wait_for if deployment else readiness.wait_for
     serves_current_build = metrics.WORKER_SERVES_CURRENT_BUILD.bind(meter_of(temporal))
     await worker_versioning.wait_until_current(
-        temporal, name, build, report, serves_current_build=serves_current_build, deployment=deployment
+        temporal, name, build, readiness.wait_for, serves_current_build=serves_current_build, deployment=deployment
     )
     await temporal_service.start_singletons(temporal, installation)
     await temporal_service.require_cluster(temporal, installation)
-    await remove_schedules(temporal, name)
     readiness.wait_for("")
     log.info("worker started", cluster=name, temporal=settings.temporal_address)
     async with asyncio.TaskGroup() as group:

@@ -19,8 +19,9 @@ from activities.ports.core import Deployments, DrainPod, Eviction, Ports
 from activities.ports.interruption import InterruptedNode
 from tenure import metrics
 from tenure.clock import utc_now, wait_until_set
-from tenure.model.disruption.drain import DeploymentRollout, DrainStatus, EvictionBlocker, EvictionBudget
+from tenure.model.disruption.drain import DeploymentRollout, DrainStatus, EvictionBlocker
 from tenure.model.errors import Fault, Throttled
+from tenure.model.facts import PodDisruptionBudgetFact
 from tenure.model.nodeclaim.requests import DrainRequest, NodeClaimRef
 from tenure.policy.drain.blockers import (
     budget_blocker,
@@ -108,7 +109,7 @@ class EvictionQueue:
     async def _evict_pods(self, pods: Sequence[DrainPod]) -> list[EvictionBlocker]:
         """After a budget rejects the eviction of a pod, similar pods are not tried in this pass."""
         blockers: list[EvictionBlocker] = []
-        budgets: dict[str, Sequence[EvictionBudget]] = {}
+        budgets: dict[str, Sequence[PodDisruptionBudgetFact]] = {}
         rejections: dict[tuple[object, ...], Eviction] = {}
         for pod in pods:
             known = rejections.get(_rejection_key(pod, budgets))
@@ -133,7 +134,7 @@ class EvictionQueue:
             blockers.append(budget_blocker(pod, eviction, budgets[pod.namespace]))
         return blockers
 
-    async def _read_budgets(self, namespace: str) -> Sequence[EvictionBudget]:
+    async def _read_budgets(self, namespace: str) -> Sequence[PodDisruptionBudgetFact]:
         """The budgets of a namespace, to explain a rejection. After a fault, the API server's message is used
         instead."""
         try:
@@ -194,7 +195,7 @@ class EvictionQueue:
         )
 
 
-def _rejection_key(pod: DrainPod, budgets: dict[str, Sequence[EvictionBudget]]) -> tuple[object, ...]:
+def _rejection_key(pod: DrainPod, budgets: dict[str, Sequence[PodDisruptionBudgetFact]]) -> tuple[object, ...]:
     """Equal for pods that the same budgets count in the same way; unique for a pod without budgets."""
     budget_names = tuple(one.name for one in budgets_of(pod, budgets.get(pod.namespace, ())))
     return (pod.namespace, pod.ready, budget_names) if budget_names else (pod.uid,)

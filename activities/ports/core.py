@@ -16,9 +16,10 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
 from tenure.model.discovered_capacity import NO_DISCOVERED_CAPACITY, DiscoveredCapacity
-from tenure.model.disruption.drain import DeploymentRollout, EvictionBudget
+from tenure.model.disruption.drain import DeploymentRollout
 from tenure.model.extra_capacity import NodeLoad
 from tenure.model.facts import NodeFact as NodeFact
+from tenure.model.facts import PodDisruptionBudgetFact
 from tenure.model.hooks import CallResult, DesiredJob, JobFact
 from tenure.model.instance_types import Catalogue, InstanceType, ReservationHeadroom, UnavailableOffering
 from tenure.model.launch import FleetResult, LaunchGroup, LaunchPreparation
@@ -282,7 +283,7 @@ class Offerings(Protocol):
 
 
 class PodDisruptionBudgets(Protocol):
-    async def in_namespace(self, namespace: str) -> Sequence[EvictionBudget]:
+    async def in_namespace(self, namespace: str) -> Sequence[PodDisruptionBudgetFact]:
         """From a live list."""
 
 

@@ -310,17 +310,37 @@ class PodDisruptionBudgetFact(Value):
     name: str
     selector: Selector | None = None
     """None selects nothing."""
-    disruptions_allowed: int = 0
+    min_available: str = ""
+    max_unavailable: str = ""
+    expected: int = 0
+    """expectedPods, desiredHealthy, currentHealthy and disruptionsAllowed of the budget's status."""
+    desired: int = 0
+    current: int = 0
+    allowed: int = 0
+    counted: bool = True
+    """Whether the status is that of the current spec."""
+    sync_failed: str = ""
     always_allow_unhealthy: bool = False
     """unhealthyPodEvictionPolicy AlwaysAllow: a pod that is not Ready may be evicted regardless of the budget."""
-    never: bool = False
-    """maxUnavailable is 0 or 0%, or minAvailable is 100%: the budget never allows an eviction."""
-    needs_all: bool = False
-    """It needs as many healthy pods as there are: it allows no eviction until the workload is scaled up."""
 
     @property
     def key(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def disruptions_allowed(self) -> int:
+        """A budget with an outdated status allows no disruptions."""
+        return self.allowed if self.counted and not self.sync_failed else 0
+
+    @property
+    def never(self) -> bool:
+        """maxUnavailable is 0 or 0%, or minAvailable is 100%: the budget never allows an eviction."""
+        return self.max_unavailable in ("0", "0%") or self.min_available == "100%"
+
+    @property
+    def needs_all(self) -> bool:
+        """It needs as many healthy pods as there are: it allows no eviction until the workload is scaled up."""
+        return self.counted and not self.sync_failed and 0 < self.expected <= self.desired
 
 
 Term = tuple[Expression, ...]

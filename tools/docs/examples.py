@@ -13,8 +13,8 @@ from typing import Final
 
 from tenure.cli.nodes.timeline import ActivityCall, NodeExplanation
 from tenure.cli.nodes.workflows import NodeClaimSummary
-from tenure.model.disruption.drain import DrainState, DrainStatus, EvictionBlocker, EvictionBudget
-from tenure.model.facts import Expression
+from tenure.model.disruption.drain import DrainState, DrainStatus, EvictionBlocker
+from tenure.model.facts import Expression, PodDisruptionBudgetFact
 from tenure.model.nodeclaim.history import Step
 from tenure.model.nodeclaim.state import NodeClaimIdentity, NodeClaimState, Phase
 from tenure.model.provider_results import DrainPod, Eviction
@@ -95,7 +95,7 @@ def _drain_call() -> ActivityCall:
 
 def _block_eviction() -> EvictionBlocker:
     web = Expression(key="app", operator="In", values=("web",))
-    budget = EvictionBudget(
+    budget = PodDisruptionBudgetFact(
         namespace="default", name="web", selector=(web,), min_available="2", expected=2, desired=2, current=2
     )
     pod = DrainPod(

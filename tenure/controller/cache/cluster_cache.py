@@ -24,6 +24,7 @@ from tenure.controller.cache.dirty import (
     PodBound,
     PodDeleted,
     all_changes,
+    budget_state,
     changes_disruption,
     discard_member,
     has_foreign_changes,
@@ -36,14 +37,13 @@ from tenure.controller.cache.occupancy import Occupancy, concerns_pods
 from tenure.controller.cache.occupancy import with_observed_times as with_times
 from tenure.kube.client.errors import Json
 from tenure.kube.client.list_watch import Delta
-from tenure.kube.client.resources import KINDS, NODES, POD_DISRUPTION_BUDGETS, PODS
+from tenure.kube.client.resources import KINDS, NODES, PODS
 from tenure.kube.facts.device_classes import DeviceClasses
 from tenure.kube.facts.objects import check_durations, is_ours, node_fact, nodeclaim_fact
 from tenure.kube.facts.pod_admission import PodAdmission
-from tenure.kube.facts.pod_disruption_budgets import budget_fact
+from tenure.kube.facts.pod_disruption_budgets import pod_budget_fact
 from tenure.kube.facts.pods import AnnotationError, read_pod
 from tenure.model.base import instance_id_of
-from tenure.model.disruption.drain import EvictionBudget
 from tenure.model.extra_capacity import BufferFact
 from tenure.model.facts import DaemonSetFact, NamespaceFact, NodeClaimFact, NodeFact, PodDisruptionBudgetFact, PodFact
 from tenure.model.invalid_objects import InvalidObjects, ObjectKey, object_key
@@ -94,8 +94,6 @@ class ClusterCache:
         self.buffers: dict[str, BufferFact] = {}
         self.pod_budgets: dict[str, PodDisruptionBudgetFact] = {}
         """By `namespace/name`."""
-        self.eviction_budgets: dict[str, EvictionBudget] = {}
-        """Like `pod_budgets`, with the numbers of their statuses."""
         self._attachments: dict[str, dict[str, tuple[bool, str]]] = {}
         """By Node: names of VolumeAttachments, whether each is being deleted, and its driver's last error."""
         self._blocked_drains: set[str] = set()
@@ -360,12 +358,13 @@ class ClusterCache:
         self._changes.nodepools |= {pool for pool, view in self.nodepools.items() if view.fact.node_class == name}
 
     def _on_pod_budget(self, delta: Delta) -> None:
-        self._on_other(POD_DISRUPTION_BUDGETS.plural, delta)
-        budget = budget_fact(delta.object)
-        key, new = f"{budget.namespace}/{budget.name}", None if delta.is_deleted else budget
-        if new != self.eviction_budgets.get(key):
-            set_or_remove(self.eviction_budgets, key, new)
+        budget = pod_budget_fact(delta.object)
+        old, new = self.pod_budgets.get(budget.key), None if delta.is_deleted else budget
+        if new != old:
+            set_or_remove(self.pod_budgets, budget.key, new)
             self._changes.nodeclaims |= self._blocked_drains
+            is_for_plans = budget_state(old) != budget_state(new)
+            self.planner_changes.record("pod_budget", budget.key, new, affects_disruption=is_for_plans)
 
     def _on_volume_attachment(self, delta: Delta) -> None:
         metadata, node = delta.object["metadata"], delta.object["spec"].get("nodeName", "")

@@ -8,24 +8,13 @@ from tenure.kube.client.errors import Json
 from tenure.kube.client.list_watch import Delta
 from tenure.kube.facts import volumes
 from tenure.kube.facts.objects import namespace_fact, overlay_fact
-from tenure.kube.facts.pod_disruption_budgets import pod_budget_fact
 from tenure.kube.facts.pods import read_protection
 from tenure.model.facts import StorageFact
 from tenure.scheduling.snapshot import Fact, FactKind, StorageKind
 
-
-def _name_key(metadata: Json) -> str:
-    return str(metadata["name"])
-
-
-def _namespaced_key(metadata: Json) -> str:
-    return f"{metadata['namespace']}/{metadata['name']}"
-
-
-_READERS: Final[Mapping[str, tuple[FactKind, Callable[[Json], str], Callable[[Json], Fact]]]] = {
-    resources.NAMESPACES.plural: ("namespace", _name_key, namespace_fact),
-    resources.NODE_OVERLAYS.plural: ("overlay", _name_key, overlay_fact),
-    resources.POD_DISRUPTION_BUDGETS.plural: ("pod_budget", _namespaced_key, pod_budget_fact),
+_READERS: Final[Mapping[str, tuple[FactKind, Callable[[Json], Fact]]]] = {
+    resources.NAMESPACES.plural: ("namespace", namespace_fact),
+    resources.NODE_OVERLAYS.plural: ("overlay", overlay_fact),
 }
 KINDS: Final = frozenset(_READERS)
 
@@ -43,8 +32,8 @@ def find_annotation_problem(plural: str, raw: Json) -> str:
 
 def decode_object(plural: str, delta: Delta) -> tuple[FactKind, str, Fact | None]:
     """The kind, the key and the fact; None for an object that is gone. Raises ValueError and KeyError."""
-    kind, key, read = _READERS[plural]
-    return kind, key(delta.object["metadata"]), None if delta.is_deleted else read(delta.object)
+    kind, read = _READERS[plural]
+    return kind, delta.object["metadata"]["name"], None if delta.is_deleted else read(delta.object)
 
 
 _STORAGE_READERS: Final[Mapping[str, tuple[StorageKind, Callable[[Json], StorageFact]]]] = {

@@ -14,7 +14,7 @@ from tenure.kube.client.errors import Json
 from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS, PERSISTENT_VOLUME_CLAIMS, PODS
 from tenure.kube.facts.objects import nodepool_fact
 from tenure.model.errors import TryLater
-from tenure.model.facts import NodeClaimFact, NodePoolFact, PodFact
+from tenure.model.facts import NodeClaimFact, NodePoolFact, PodDisruptionBudgetFact, PodFact
 from tenure.scheduling.snapshot import Change, Fact, FactKind
 
 TAGS: Final = (TAGGED, CLUSTER_NAME_TAGGED)
@@ -85,6 +85,13 @@ def _disruption_state(pod: PodFact | None) -> object:
         return None
     status = (pod.node_name, pod.is_finished, pod.deleting, pod.do_not_disrupt, pod.priority, pod.deletion_cost)
     return status, pod.requests, pod.labels, pod.unplannable
+
+
+def budget_state(budget: PodDisruptionBudgetFact | None) -> object:
+    """The part of a budget that plans depend on."""
+    if budget is None:
+        return None
+    return budget.selector, budget.disruptions_allowed, budget.never, budget.needs_all, budget.always_allow_unhealthy
 
 
 @dataclass(frozen=True)

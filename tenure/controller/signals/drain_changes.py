@@ -12,8 +12,7 @@ from tenure.apis.labels import NODECLAIM_TERMINATION_TIMESTAMP
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.signals.digests import short_hash
 from tenure.kube.facts.pod_drain import is_protected, must_wait_for
-from tenure.model.disruption.drain import EvictionBudget
-from tenure.model.facts import NodeClaimFact, NodeFact, PodFact
+from tenure.model.facts import NodeClaimFact, NodeFact, PodDisruptionBudgetFact, PodFact
 from tenure.policy.drain.blockers import budgets_of
 
 FIRST_PAUSE: Final = timedelta(seconds=1)
@@ -75,7 +74,7 @@ class DrainChanges:
             key=lambda pod: pod.uid,
         )
         namespaces = {pod.namespace for pod in pods}
-        near = [one for one in self._cache.eviction_budgets.values() if one.namespace in namespaces]
+        near = [one for one in self._cache.pod_budgets.values() if one.namespace in namespaces]
         budgets = {pod.uid: budgets_of(pod, near) for pod in pods}
         state = (
             claim.annotations.get(NODECLAIM_TERMINATION_TIMESTAMP),
@@ -91,7 +90,7 @@ def _pod_state(pod: PodFact) -> tuple[object, ...]:
     return (pod.uid, pod.deletion_deadline, pod.ready, pod.do_not_disrupt, pod.started, sorted(pod.labels.items()))
 
 
-def _is_evictable(pod: PodFact, budgets: tuple[EvictionBudget, ...], now: datetime) -> bool:
+def _is_evictable(pod: PodFact, budgets: tuple[PodDisruptionBudgetFact, ...], now: datetime) -> bool:
     if pod.deleting or is_protected(pod.do_not_disrupt, pod.started, now):
         return False
     return not budgets or (len(budgets) == 1 and budgets[0].allowed > 0)

@@ -1,21 +1,20 @@
-"""Search attributes in Temporal's namespace, and removal of Schedules that earlier versions created.
+"""Search attributes in Temporal's namespace.
 
 Credentials that may neither list nor create search attributes may still run a worker: an administrator may have created
 them."""
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 import structlog
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
-from temporalio.client import Client, ScheduleActionExecutionStartWorkflow
+from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.controller.temporal.errors import describe_namespace_creation, lacks_namespace
 from tenure.model.errors import BadInput
-from workflows import ids, search_attributes
+from workflows import search_attributes
 
 log = structlog.get_logger(__name__)
 
@@ -107,41 +106,3 @@ def _explain_failure(namespace: str, name: str, missing: Iterable[str], error: R
         f"{where}: search attribute {name} ({search_attributes.ALL[name]}) cannot be created: {error.message}; "
         "`tenure doctor` checks Temporal and its limit of attributes"
     )
-
-
-_FORMER_TASKS: Final = (
-    "capacity-types",
-    "capacity-blocks",
-    "instances",
-    "nodeclaims",
-    "tags",
-    "leases",
-    "nodes",
-    "launch-templates",
-    "instance-profiles",
-)
-
-
-async def remove_schedules(temporal: Client, cluster: str) -> None:
-    """Delete the Schedules of garbage collection that earlier versions created, and terminate their runs, which this
-    version cannot continue. An error is logged, and the next start of a worker tries again."""
-    folders = (ids.garbage_collection(cluster), f"{cluster}/upkeep")
-    schedule_ids = [f"{folder}/{task}" for folder in folders for task in _FORMER_TASKS]
-    try:
-        await asyncio.gather(*(_remove_schedule(temporal, one) for one in schedule_ids))
-    except RPCError as error:
-        log.warning("schedules of an earlier version were not removed", error=error.message, schedules=schedule_ids)
-
-
-async def _remove_schedule(temporal: Client, schedule_id: str) -> None:
-    handle = temporal.get_schedule_handle(schedule_id)
-    try:
-        running = (await handle.describe()).info.running_actions
-        await handle.delete()
-        for run in running:
-            if isinstance(run, ScheduleActionExecutionStartWorkflow):
-                await temporal.get_workflow_handle(run.workflow_id).terminate("garbage collection is one workflow now")
-        log.info("removed schedule", schedule=schedule_id)
-    except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
-            raise

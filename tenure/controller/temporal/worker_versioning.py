@@ -268,7 +268,8 @@ async def wait_until_current(
 ) -> None:
     """`report` receives the reason to wait. Raises `BadInput` if Temporal has no worker deployments.
 
-    With `deployment`, Temporal's worker controller promotes builds, and the worker does not take over."""
+    With `deployment`, Temporal's worker controller promotes builds: the worker does not take over and is ready while it
+    waits."""
     reason = "" if build else None
     while reason is not None:
         try:
@@ -288,7 +289,8 @@ async def wait_until_current(
         if not found:
             break
         serves_current_build.record(0)
-        report(found)
+        if not deployment:
+            report(found)
         if found != reason:
             log.warning("waiting for the promotion of this build", build=build, reason=found)
         reason = found

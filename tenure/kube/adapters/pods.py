@@ -18,12 +18,11 @@ from tenure.kube.client.resources import (
     PODS,
     VOLUME_ATTACHMENTS,
 )
-from tenure.kube.facts.pod_disruption_budgets import budget_fact
+from tenure.kube.facts.pod_disruption_budgets import pod_budget_fact
 from tenure.kube.facts.pod_drain import drain_pod
 from tenure.kube.facts.pod_topology import claim_names
 from tenure.model.base import format_timestamp
-from tenure.model.disruption.drain import EvictionBudget
-from tenure.model.facts import PodFact
+from tenure.model.facts import PodDisruptionBudgetFact, PodFact
 from tenure.model.provider_results import AttachedVolume, DrainPod, Eviction
 
 _POD_DELETED_CODES: Final = (404, 409)
@@ -183,6 +182,6 @@ class KubePodDisruptionBudgets:
     def __init__(self, client: KubeClient) -> None:
         self._client = client
 
-    async def in_namespace(self, namespace: str) -> Sequence[EvictionBudget]:
+    async def in_namespace(self, namespace: str) -> Sequence[PodDisruptionBudgetFact]:
         response = await self._client.request("GET", POD_DISRUPTION_BUDGETS.path(namespace=namespace))
-        return [budget_fact(one) for one in response.get("items") or ()]
+        return [pod_budget_fact(one) for one in response.get("items") or ()]

@@ -4,15 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from tenure.kube.facts.pod_topology import selector_expressions
-from tenure.model.disruption.drain import EvictionBudget
 from tenure.model.facts import PodDisruptionBudgetFact
 
 Json = Mapping[str, Any]
 
 
-def budget_fact(budget: Json) -> EvictionBudget:
+def pod_budget_fact(budget: Json) -> PodDisruptionBudgetFact:
     metadata, spec, status = budget["metadata"], budget.get("spec") or {}, budget.get("status") or {}
-    return EvictionBudget.model_validate(
+    return PodDisruptionBudgetFact.model_validate(
         {
             "namespace": metadata["namespace"],
             "name": metadata["name"],
@@ -25,22 +24,8 @@ def budget_fact(budget: Json) -> EvictionBudget:
             "allowed": status.get("disruptionsAllowed", 0),
             "counted": status.get("observedGeneration", 0) >= metadata.get("generation", 0),
             "sync_failed": _sync_failed(status),
-            "always_unhealthy": spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow",
+            "always_allow_unhealthy": spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow",
         }
-    )
-
-
-def pod_budget_fact(budget: Json) -> PodDisruptionBudgetFact:
-    """The facts for planning. A budget with an outdated status allows no disruptions."""
-    fact = budget_fact(budget)
-    return PodDisruptionBudgetFact(
-        namespace=fact.namespace,
-        name=fact.name,
-        selector=fact.selector,
-        disruptions_allowed=fact.allowed if fact.counted and not fact.sync_failed else 0,
-        always_allow_unhealthy=fact.always_unhealthy,
-        never=fact.max_unavailable in ("0", "0%") or fact.min_available == "100%",
-        needs_all=fact.counted and not fact.sync_failed and 0 < fact.expected <= fact.desired,
     )
 
 

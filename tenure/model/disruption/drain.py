@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Final, Literal
 
 from tenure.model.base import Message, Value
-from tenure.model.facts import Selector
 
 BlockerCause = Literal["budget", "budgets", "do-not-disrupt", "refused", "surge", "volume", "terminating", "policy"]
 """`refused`: the API server rejects the eviction for another reason than a budget, such as a webhook. `policy`: a
@@ -178,24 +177,6 @@ class CancelledDrain(Message):
     at: datetime
     retry_at: datetime
     why: str
-
-
-class EvictionBudget(Value):
-    namespace: str
-    name: str
-    selector: Selector | None = None
-    """None selects nothing."""
-    min_available: str = ""
-    max_unavailable: str = ""
-    expected: int = 0
-    """expectedPods, desiredHealthy, currentHealthy and disruptionsAllowed of the budget's status."""
-    desired: int = 0
-    current: int = 0
-    allowed: int = 0
-    counted: bool = True
-    sync_failed: str = ""
-    always_unhealthy: bool = False
-    """unhealthyPodEvictionPolicy AlwaysAllow: a pod that is not Ready may be evicted regardless of the budget."""
 
 
 class DeploymentRollout(Value):

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 
 from tenure.apis import labels
 from tenure.model.blockers import BLOCKERS
-from tenure.model.disruption.drain import EvictionBlocker, EvictionBudget, PodDrainRule, Prospect
-from tenure.model.facts import PodFact, matches_selector
+from tenure.model.disruption.drain import EvictionBlocker, PodDrainRule, Prospect
+from tenure.model.facts import PodDisruptionBudgetFact, PodFact, matches_selector
 from tenure.model.provider_results import AttachedVolume, DrainPod, Eviction
 
 STUCK_AFTER = timedelta(seconds=60)
@@ -18,7 +18,9 @@ MAX_ERROR_LENGTH = 200
 """Characters of an error of another component."""
 
 
-def budgets_of(pod: DrainPod | PodFact, budgets: Sequence[EvictionBudget]) -> tuple[EvictionBudget, ...]:
+def budgets_of(
+    pod: DrainPod | PodFact, budgets: Sequence[PodDisruptionBudgetFact]
+) -> tuple[PodDisruptionBudgetFact, ...]:
     mine = (one for one in budgets if one.namespace == pod.namespace and matches_selector(one.selector, pod.labels))
     return tuple(sorted(mine, key=lambda one: one.name))
 
@@ -33,7 +35,7 @@ def policy_blocker(pod: DrainPod, by: PodDrainRule) -> EvictionBlocker:
     return new_pod_blocker(pod, cause="policy", what=by.why, passes="at" if by.until else "can", passes_at=by.until)
 
 
-def budget_blocker(pod: DrainPod, eviction: Eviction, budgets: Sequence[EvictionBudget]) -> EvictionBlocker:
+def budget_blocker(pod: DrainPod, eviction: Eviction, budgets: Sequence[PodDisruptionBudgetFact]) -> EvictionBlocker:
     """The blocker of an eviction that the API server rejected. `budgets`: all of the pod's namespace."""
     mine = budgets_of(pod, budgets)
     if eviction.multiple_budgets or len(mine) > 1:
@@ -64,7 +66,7 @@ def rejection_blocker(pod: DrainPod, message: str) -> EvictionBlocker:
     )
 
 
-def describe_budget_counts(budget: EvictionBudget) -> str:
+def describe_budget_counts(budget: PodDisruptionBudgetFact) -> str:
     written = f"minAvailable {budget.min_available}" if budget.min_available else ""
     written = f"maxUnavailable {budget.max_unavailable}" if budget.max_unavailable else written
     healthy = (
@@ -74,11 +76,11 @@ def describe_budget_counts(budget: EvictionBudget) -> str:
     return f"{written}, {healthy}" if written else healthy
 
 
-def _budget_name(budget: EvictionBudget) -> str:
+def _budget_name(budget: PodDisruptionBudgetFact) -> str:
     return f"PodDisruptionBudget {budget.namespace}/{budget.name}"
 
 
-def _budget_prospect(pod: DrainPod, budget: EvictionBudget) -> tuple[Prospect, str]:
+def _budget_prospect(pod: DrainPod, budget: PodDisruptionBudgetFact) -> tuple[Prospect, str]:
     if budget.sync_failed:
         return "never", f"its controller cannot count the pods: {budget.sync_failed[:MAX_ERROR_LENGTH]}"
     if not budget.counted:
@@ -88,7 +90,7 @@ def _budget_prospect(pod: DrainPod, budget: EvictionBudget) -> tuple[Prospect, s
             f"it needs all {budget.expected} pods: scale the workload up, or allow one of them to be unavailable"
         )
     missing = budget.desired + 1 - budget.current
-    if not pod.ready and not budget.always_unhealthy and budget.current < budget.desired:
+    if not pod.ready and not budget.always_allow_unhealthy and budget.current < budget.desired:
         return "can", (
             "neither this pod nor enough other pods are Ready: fix them, or set unhealthyPodEvictionPolicy: AlwaysAllow"
         )

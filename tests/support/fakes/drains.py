@@ -4,20 +4,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tenure.model.disruption.drain import DeploymentRollout, EvictionBudget
+from tenure.model.disruption.drain import DeploymentRollout
+from tenure.model.facts import PodDisruptionBudgetFact
 from tenure.model.provider_results import DrainPod
 from tests.support.fakes.faulty import FaultInjectable
 
 
 @dataclass
 class FakeBudgets(FaultInjectable):
-    found: list[EvictionBudget] = field(default_factory=list)
+    found: list[PodDisruptionBudgetFact] = field(default_factory=list)
 
     def add(self, name: str, **fields: Any) -> None:
         """A budget that selects every pod of its namespace by default."""
-        self.found.append(EvictionBudget(namespace="default", name=name, **{"selector": (), **fields}))
+        self.found.append(PodDisruptionBudgetFact(namespace="default", name=name, **{"selector": (), **fields}))
 
-    async def in_namespace(self, namespace: str) -> Sequence[EvictionBudget]:
+    async def in_namespace(self, namespace: str) -> Sequence[PodDisruptionBudgetFact]:
         return [one for one in self.found if one.namespace == namespace]
 
 

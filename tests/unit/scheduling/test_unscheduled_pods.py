@@ -31,10 +31,10 @@ def plan_drain(
 @pytest.mark.parametrize(
     "budgets",
     [
-        pytest.param([budget(never=True)], id="pdb-blocked-pod"),
-        pytest.param([budget(disruptions_allowed=1), budget("other", disruptions_allowed=1)], id="two budgets"),
-        pytest.param([budget(needs_all=True)], id="needs all pods"),
-        pytest.param([budget(selector=(), never=True)], id="selects every pod"),
+        pytest.param([budget(max_unavailable="0")], id="pdb-blocked-pod"),
+        pytest.param([budget(allowed=1), budget("other", allowed=1)], id="two budgets"),
+        pytest.param([budget(expected=1, desired=1)], id="needs all pods"),
+        pytest.param([budget(selector=(), max_unavailable="0")], id="selects every pod"),
     ],
 )
 def test_no_node_is_planned_for_a_pod_that_no_budget_releases(budgets: list[PodDisruptionBudgetFact]) -> None:
@@ -47,11 +47,11 @@ def test_no_node_is_planned_for_a_pod_that_no_budget_releases(budgets: list[PodD
     "budgets",
     [
         [],
-        [budget(disruptions_allowed=0)],
-        [budget(selector=expressions("app In web"), never=True)],
-        [budget(namespace="other", never=True)],
-        [budget(selector=None, never=True)],
-        [budget("one", disruptions_allowed=0), budget("two", selector=expressions("app In web"))],
+        [budget(allowed=0)],
+        [budget(selector=expressions("app In web"), max_unavailable="0")],
+        [budget(namespace="other", max_unavailable="0")],
+        [budget(selector=None, max_unavailable="0")],
+        [budget("one", allowed=0), budget("two", selector=expressions("app In web"))],
     ],
 )
 def test_pod_is_planned_if_its_budget_may_allow_an_eviction(budgets: list[PodDisruptionBudgetFact]) -> None:
@@ -69,7 +69,7 @@ def test_pod_is_planned_if_its_budget_may_allow_an_eviction(budgets: list[PodDis
 )
 def test_pod_that_needs_no_permission_of_its_budget_is_planned(changed: dict[str, Any]) -> None:
     database = DATABASE.model_copy(update=changed)
-    assert planned_pods(plan_drain(budget(never=True), database=database)) == ["app", "database"]
+    assert planned_pods(plan_drain(budget(max_unavailable="0"), database=database)) == ["app", "database"]
 
 
 @pytest.mark.parametrize(
@@ -79,19 +79,19 @@ def test_unready_pod_is_planned_if_its_budget_allows_its_eviction(
     ready: bool, always_allow: bool, planned: bool
 ) -> None:
     database = DATABASE.model_copy(update={"ready": ready})
-    plan = plan_drain(budget(never=True, always_allow_unhealthy=always_allow), database=database)
+    plan = plan_drain(budget(max_unavailable="0", always_allow_unhealthy=always_allow), database=database)
     assert ("database" in planned_pods(plan)) is planned
 
 
 @pytest.mark.parametrize(
     ("blocker", "fields", "planned"),
     [
-        ({"never": True}, {"instance_terminating": True}, True),
-        ({"needs_all": True}, {"instance_terminating": True}, True),
-        ({"never": True}, {"deleting": True}, False),
-        ({"needs_all": True}, {"deleting": True}, False),
-        ({"never": True}, {"deleting": True, "termination_grace_period": "1h"}, False),
-        ({"needs_all": True}, {"deleting": True, "termination_grace_period": "1h"}, True),
+        ({"max_unavailable": "0"}, {"instance_terminating": True}, True),
+        ({"expected": 1, "desired": 1}, {"instance_terminating": True}, True),
+        ({"max_unavailable": "0"}, {"deleting": True}, False),
+        ({"expected": 1, "desired": 1}, {"deleting": True}, False),
+        ({"max_unavailable": "0"}, {"deleting": True, "termination_grace_period": "1h"}, False),
+        ({"expected": 1, "desired": 1}, {"deleting": True, "termination_grace_period": "1h"}, True),
     ],
 )
 def test_pod_leaves_with_its_instance(blocker: dict[str, Any], fields: dict[str, Any], planned: bool) -> None:

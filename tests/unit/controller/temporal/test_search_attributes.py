@@ -1,4 +1,4 @@
-"""Search attributes and former Schedules: the worker continues, or states the remedy, if it lacks the permission."""
+"""Search attributes: the worker continues, or states the remedy, if it lacks the permission."""
 
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -21,7 +21,6 @@ from tenure.controller.temporal.namespace import (
     describe_attribute_creation,
     list_attributes,
     register_attributes,
-    remove_schedules,
 )
 from tenure.model.errors import BadInput
 from workflows import search_attributes
@@ -162,16 +161,3 @@ async def test_rebuild_works_without_permission_to_list_attributes() -> None:
     assert [one.name for one in await rebuild(attributes_without("TenurePhase"))._missing_attributes()] == [
         "TenurePhase"
     ]
-
-
-@pytest.mark.usefixtures("plain_log")
-async def test_worker_without_permission_for_schedules_continues() -> None:
-    async def describe() -> None:
-        raise DENIED
-
-    temporal = SimpleNamespace(get_schedule_handle=lambda key: SimpleNamespace(describe=describe))
-    with capture_logs() as lines:
-        await remove_schedules(cast(Client, temporal), "prod")
-    (line,) = lines
-    assert (line["log_level"], line["error"]) == ("warning", "Request unauthorized.")
-    assert "prod/garbage-collection/leases" in line["schedules"]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tenure.kube.adapters.workloads import rollout_of_deployment
-from tenure.kube.facts.pod_disruption_budgets import budget_fact, pod_budget_fact
+from tenure.kube.facts.pod_disruption_budgets import pod_budget_fact
 from tenure.model.facts import Expression
 from tenure.policy.drain.decision import creates_pod_first
 
@@ -18,7 +18,7 @@ def meta(**more: Any) -> Json:
 
 def test_budget_is_read_with_its_counts() -> None:
     status = {"observedGeneration": 2, "expectedPods": 3, "desiredHealthy": 2, "currentHealthy": 2}
-    found = budget_fact(
+    found = pod_budget_fact(
         {
             "metadata": meta(),
             "spec": {
@@ -31,17 +31,17 @@ def test_budget_is_read_with_its_counts() -> None:
     )
     assert (found.min_available, found.max_unavailable, found.counted) == ("50%", "", True)
     assert (found.expected, found.desired, found.current, found.allowed) == (3, 2, 2, 0)
-    assert found.selector == (Expression(key="app", operator="In", values=("web",)),) and found.always_unhealthy
+    assert found.selector == (Expression(key="app", operator="In", values=("web",)),) and found.always_allow_unhealthy
 
 
 def test_budget_with_outdated_status_or_failed_sync_is_not_counted() -> None:
     failed = [{"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "no scale"}]
-    found = budget_fact(
+    found = pod_budget_fact(
         {"metadata": meta(), "spec": {"maxUnavailable": 0}, "status": {"observedGeneration": 1, "conditions": failed}}
     )
     assert (found.max_unavailable, found.counted, found.sync_failed) == ("0", False, "no scale")
     assert found.selector is None
-    assert not budget_fact({"metadata": meta()}).counted
+    assert not pod_budget_fact({"metadata": meta()}).counted
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 from typing import Any
 
 from tenure.apis.lifecyclepolicy import DrainRules
-from tenure.model.disruption.drain import DrainState, DrainStatus, EvictionBlocker, EvictionBudget
-from tenure.model.facts import Expression
+from tenure.model.disruption.drain import DrainState, DrainStatus, EvictionBlocker
+from tenure.model.facts import Expression, PodDisruptionBudgetFact
 from tenure.model.provider_results import DrainPod
 
 WEB = (Expression(key="app", operator="In", values=("web",)),)
@@ -26,10 +26,10 @@ def pod(name: str = "web", **fields: Any) -> DrainPod:
     return DrainPod(**{**defaults, **fields})
 
 
-def budget(name: str = "web", **fields: Any) -> EvictionBudget:
+def budget(name: str = "web", **fields: Any) -> PodDisruptionBudgetFact:
     """A budget with minAvailable 2 for two healthy pods."""
     defaults: dict[str, Any] = {"selector": WEB, "min_available": "2", "expected": 2, "desired": 2, "current": 2}
-    return EvictionBudget(**{"namespace": "default", "name": name, **defaults, **fields})
+    return PodDisruptionBudgetFact(**{"namespace": "default", "name": name, **defaults, **fields})
 
 
 def blocker(subject: str = "default/web", **fields: Any) -> EvictionBlocker:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tenure.model.disruption.drain import EvictionBlocker, EvictionBudget
-from tenure.model.facts import Expression, Selector, matches_selector
+from tenure.model.disruption.drain import EvictionBlocker
+from tenure.model.facts import Expression, PodDisruptionBudgetFact, Selector, matches_selector
 from tenure.model.provider_results import AttachedVolume, Eviction
 from tenure.policy.drain import blockers
 from tenure.policy.drain.blockers import budget_blocker
@@ -15,7 +15,7 @@ from tests.unit.policy.drain.drain_builders import WEB, budget, pod
 REJECTED = Eviction(pod="default/web", accepted=False, blocked_by="message of the API server")
 
 
-def blocker_for(*budgets: EvictionBudget, **fields: Any) -> EvictionBlocker:
+def blocker_for(*budgets: PodDisruptionBudgetFact, **fields: Any) -> EvictionBlocker:
     return budget_blocker(pod(**fields), REJECTED, budgets)
 
 
@@ -42,7 +42,9 @@ def test_budget_blocker_contains_the_arithmetic() -> None:
         (budget(expected=0, desired=0, current=0), "can", "1 more of its pods must be Ready"),
     ],
 )
-def test_budget_blocker_tells_whether_it_can_clear_on_its_own(found: EvictionBudget, passes: str, hint: str) -> None:
+def test_budget_blocker_tells_whether_it_can_clear_on_its_own(
+    found: PodDisruptionBudgetFact, passes: str, hint: str
+) -> None:
     blocker = blocker_for(found)
     assert blocker.passes == passes and hint in blocker.hint and bool(blocker.hint) == bool(hint)
 

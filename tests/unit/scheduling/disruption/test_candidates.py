@@ -151,7 +151,7 @@ WEB: dict[str, Any] = {"labels": {"app": "web"}}
     ("budgets", "pods", "message"),
     [
         ([pdb("a", "app In web")], WEB, "pod default/p: PodDisruptionBudget default/a allows no disruption now"),
-        ([pdb("a", "app In web", disruptions_allowed=1)], WEB, ""),
+        ([pdb("a", "app In web", allowed=1)], WEB, ""),
         ([pdb("a", "app In db")], WEB, ""),
         ([pdb("a", "app In web", namespace="other")], WEB, ""),
         ([pdb("a", "app In web", always_allow_unhealthy=True)], WEB | {"ready": False}, ""),
@@ -161,7 +161,7 @@ WEB: dict[str, Any] = {"labels": {"app": "web"}}
             "pod default/p: PodDisruptionBudget default/a allows no disruption now",
         ),
         (
-            [pdb("a", "app In web", disruptions_allowed=1), pdb("b", "app Exists", disruptions_allowed=1)],
+            [pdb("a", "app In web", allowed=1), pdb("b", "app Exists", allowed=1)],
             WEB,
             "pod default/p is selected by 2 PodDisruptionBudgets (a, b), so it cannot be evicted",
         ),

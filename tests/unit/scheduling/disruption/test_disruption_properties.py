@@ -23,7 +23,7 @@ some_budgets = st.lists(
         pdb,
         st.sampled_from(["one", "two"]),
         st.sampled_from(["app In web", "app In db"]),
-        disruptions_allowed=st.sampled_from([0, 1, 1]),
+        allowed=st.sampled_from([0, 1, 1]),
     ),
     max_size=2,
     unique_by=lambda one: one.name,
