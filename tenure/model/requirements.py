@@ -151,6 +151,12 @@ def one_of(key: str, *values: str) -> Requirement:
 
 
 @lru_cache(maxsize=1 << 16)
+def _label_requirement(key: str, value: str) -> Requirement:
+    """Every plan reads the labels of thousands of nodes again."""
+    return one_of(key, value)
+
+
+@lru_cache(maxsize=1 << 16)
 def _intersect(left: Requirement, right: Requirement) -> Requirement:
     gte, lte = _max_defined(left.gte, right.gte), _min_defined(left.lte, right.lte)
     min_values = _max_defined(left.min_values, right.min_values)
@@ -228,7 +234,7 @@ class Requirements(Mapping[str, Requirement]):
 
     @classmethod
     def from_labels(cls, labels: Mapping[str, str]) -> "Requirements":
-        return cls(one_of(key, value) for key, value in labels.items())
+        return cls(_label_requirement(key, value) for key, value in labels.items())
 
     @classmethod
     def from_choices(cls, labels: Mapping[str, Iterable[str]], absent: Iterable[str] = ()) -> "Requirements":

@@ -234,3 +234,8 @@ def test_example_satisfies_the_requirement(one: Requirement) -> None:
 
 def test_one_of_without_values_is_does_not_exist() -> None:
     assert one_of(KEY).operator == "DoesNotExist"
+
+
+def test_nodes_with_equal_labels_share_their_requirements() -> None:
+    first, second = (Requirements.from_labels({ZONE: "a", KEY: "b"}) for _ in range(2))
+    assert all(first[key] is second[key] for key in (ZONE, KEY))
