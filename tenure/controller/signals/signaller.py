@@ -1,12 +1,13 @@
 """Signal-with-start of workflows: one signal at a time per workflow, and only changes.
 
 A new host of the watch repeats all observations, because the accepted digests are in memory only. Signals of other
-priority do not wait for these."""
+priority do not wait for these, nor does a failed signal delay a more urgent one."""
 
 import asyncio
 import random
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import IntEnum
 from itertools import count
 from typing import Final
 
@@ -28,6 +29,19 @@ MAX_CONCURRENT_SIGNALS: Final = 16
 _MIN_BACKOFF_SECONDS: Final = 0.2
 _MAX_BACKOFF_SECONDS: Final = 10.0
 _RPC_TIMEOUT: Final = timedelta(seconds=10)
+_OVERLOADED: Final = (*UNREACHABLE, RPCStatusCode.RESOURCE_EXHAUSTED)
+"""The next signal would fail, too: Temporal does not respond, or a limit of the namespace is reached."""
+
+
+class Urgency(IntEnum):
+    """The most urgent signals are sent first; those of equal urgency in their order."""
+
+    COORDINATOR = 0
+    """To a workflow of the cluster, of a NodePool or of an EC2NodeClass. Pending pods wait for it."""
+    NODECLAIM = 1
+    """A change of a node. Thousands may arrive at once, when a zone is lost."""
+    ROUTINE = 2
+    """`Signal.low_priority`."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +68,19 @@ class Signal:
     start: Start | None = None
     """None: signal only a running workflow."""
     low_priority: bool = False
-    """Sent after all other signals: a repeated observation of a node that needs no action."""
+    """A repeated observation of a node that needs no action."""
     topic: str = ""
     """Separates kinds of signals to one workflow: a signal replaces only a waiting one of the same topic."""
 
     @property
     def key(self) -> str:
         return f"{self.workflow_id}#{self.topic}" if self.topic else self.workflow_id
+
+    @property
+    def urgency(self) -> Urgency:
+        if self.low_priority:
+            return Urgency.ROUTINE
+        return Urgency.NODECLAIM if ids.nodeclaim_name(self.workflow_id) else Urgency.COORDINATOR
 
 
 class SignalQueue:
@@ -76,9 +96,11 @@ class SignalQueue:
         """Signals accepted by the server."""
         self._waiting: dict[str, Signal] = {}
         self._busy: dict[str, Signal] = {}
-        self._ready: asyncio.PriorityQueue[tuple[bool, int, str]] = asyncio.PriorityQueue()
-        """Low priority, sequence number, key. A key may be listed twice after its priority has risen."""
+        self._ready: asyncio.PriorityQueue[tuple[Urgency, int, str]] = asyncio.PriorityQueue()
+        """Urgency, sequence number, key. A key may be listed twice after its urgency has risen."""
         self._sequence = count()
+        self._failures: dict[str, int] = {}
+        """Consecutive failures by key."""
 
     def enqueue(self, signal: Signal) -> bool:
         """Queue this signal in place of a waiting one, unless the workflow received it last. False when it is not
@@ -89,17 +111,18 @@ class SignalQueue:
             return False
         waiting = self._waiting.get(signal.key)
         self._waiting[signal.key] = signal
-        is_listed = waiting is not None and waiting.low_priority <= signal.low_priority
+        is_listed = waiting is not None and waiting.urgency <= signal.urgency
         if not is_listed and signal.key not in self._busy:
             self._list(signal)
         return True
 
     def _list(self, signal: Signal) -> None:
-        self._ready.put_nowait((signal.low_priority, next(self._sequence), signal.key))
+        self._ready.put_nowait((signal.urgency, next(self._sequence), signal.key))
 
     def discard(self, key: str) -> None:
         """Drop the waiting signal and the sent digest, since the object is gone. `key`: as in `Signal.key`."""
         self._waiting.pop(key, None)
+        self._failures.pop(key, None)
         self.sent.pop(key, None)
 
     @property
@@ -116,43 +139,51 @@ class SignalQueue:
                 group.create_task(self._process_queue())
 
     async def _process_queue(self) -> None:
+        """After a failure that concerns every signal, wait before the next one, which is again the most urgent."""
+        failures = 0
         while True:
             _, _, key = await self._ready.get()
             if key in self._busy or (signal := self._waiting.pop(key, None)) is None:
                 continue
             self._busy[key] = signal
             try:
-                await self._until_sent(signal)
+                error = await self._try_send(signal)
             finally:
                 del self._busy[key]
-            if key in self._waiting:
+            if error is not None:
+                self._retry_later(signal)
+            elif key in self._waiting:
                 self._list(self._waiting[key])
+            failures = failures + 1 if error in _OVERLOADED else 0
+            if failures:
+                await asyncio.sleep(_backoff(failures))
 
-    async def _until_sent(self, signal: Signal) -> None:
-        """Retry until Temporal accepts the signal. A newer signal that arrives meanwhile replaces it."""
-        failures = 0
-        while True:
-            try:
-                await self._send(signal)
-            except RPCError as error:
-                if error.status == RPCStatusCode.NOT_FOUND and signal.start is None:
-                    self.sent.pop(signal.key, None)
-                    return
-                failures += 1
-                if error.status in UNREACHABLE:
-                    self._endpoints.record_failure(ENDPOINT, error.message)
-                else:
-                    log.warning("signal not accepted", workflow=signal.workflow_id, error=str(error), failures=failures)
-                await asyncio.sleep(
-                    random.uniform(0.5, 1) * min(_MAX_BACKOFF_SECONDS, _MIN_BACKOFF_SECONDS * 2.0 ** min(failures, 8))
-                )
-                if signal.key in self._waiting:
-                    return
+    async def _try_send(self, signal: Signal) -> RPCStatusCode | None:
+        """The status of a failure that must be retried."""
+        try:
+            await self._send(signal)
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND and signal.start is None:
+                self.sent.pop(signal.key, None)
+                return None
+            if error.status in UNREACHABLE:
+                self._endpoints.record_failure(ENDPOINT, error.message)
             else:
-                self._endpoints.record_response(ENDPOINT)
-                self.sent[signal.key] = signal.digest
-                self.count += 1
-                return
+                failures = self._failures.get(signal.key, 0) + 1
+                log.warning("signal not accepted", workflow=signal.workflow_id, error=str(error), failures=failures)
+            return error.status
+        self._endpoints.record_response(ENDPOINT)
+        self._failures.pop(signal.key, None)
+        self.sent[signal.key] = signal.digest
+        self.count += 1
+        return None
+
+    def _retry_later(self, signal: Signal) -> None:
+        """List the signal again after a pause. A newer one that arrives meanwhile replaces it."""
+        key = signal.key
+        self._waiting.setdefault(key, signal)
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        asyncio.get_running_loop().call_later(_backoff(failures), self._list, self._waiting[key])
 
     async def _send(self, signal: Signal) -> None:
         if signal.start is None:
@@ -180,3 +211,8 @@ class SignalQueue:
         except WorkflowAlreadyStartedError:
             # The workflow completed, and its object probably disappears soon. `resync.py` checks that.
             log.info("workflow already completed", workflow=signal.workflow_id)
+
+
+def _backoff(failures: int) -> float:
+    """Seconds, with jitter."""
+    return random.uniform(0.5, 1) * min(_MAX_BACKOFF_SECONDS, _MIN_BACKOFF_SECONDS * 2.0 ** min(failures, 8))

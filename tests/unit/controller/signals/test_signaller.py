@@ -7,13 +7,15 @@ from dataclasses import replace
 
 import pytest
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-from temporalio.service import RPCStatusCode
+from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.controller.signals import signaller as module
 from tenure.controller.signals.signaller import MAX_CONCURRENT_SIGNALS, Signal, SignalQueue, Start
 from tenure.model.observations import ObservedNodePool
 from tests.support.fakes.event_loop import run_pending_tasks
-from tests.unit.controller.fake_temporal import FakeTemporal
+from tests.support.virtual_time import in_virtual_time
+from tests.unit.controller.fake_temporal import FakeTemporal, Sent
+from workflows import ids
 
 
 @pytest.fixture
@@ -178,3 +180,70 @@ async def test_discarded_signal_is_not_sent(temporal: FakeTemporal, signal_queue
     temporal.gate.set()
     await wait_until_idle(signal_queue)
     assert sent_numbers(temporal) == [1]
+
+
+class LimitedTemporal(FakeTemporal):
+    """Rejects every call until `accepts` is set, and records all attempts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.accepts = False
+        self.attempts: list[str] = []
+
+    async def _take(self, sent: Sent) -> None:
+        self.attempts.append(sent.workflow_id)
+        if not self.accepts:
+            raise RPCError("action limit", RPCStatusCode.RESOURCE_EXHAUSTED, b"")
+        await super()._take(sent)
+
+
+CLAIMS = 5000
+
+
+@in_virtual_time
+async def test_attempts_are_bounded_at_the_action_limit_and_then_follow_urgency() -> None:
+    temporal = LimitedTemporal()
+    queue = SignalQueue(temporal.client, "demo")
+    for number in range(CLAIMS):
+        key = ids.nodeclaim("demo", f"claim-{number}", "uid")
+        queue.enqueue(replace(signal(number, key), low_priority=number % 2 == 0))
+    task = asyncio.create_task(queue.run())
+    await asyncio.sleep(300)
+    # Eight doublings to the longest backoff, then at most one attempt every five seconds, by each sender.
+    assert len(temporal.attempts) <= MAX_CONCURRENT_SIGNALS * (8 + 300 / 5)
+    queue.enqueue(signal(1, ids.provisioning("demo")))
+    temporal.accepts, temporal.attempts = True, []
+    await asyncio.sleep(60)
+    assert queue.is_idle
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert temporal.attempts[0] == ids.provisioning("demo") and len(temporal.attempts) == CLAIMS + 1
+    numbers = [one.argument.number for one in temporal.sent[1:] if isinstance(one.argument, ObservedNodePool)]
+    routine_starts = next(at for at, number in enumerate(numbers) if number % 2 == 0)
+    late = [number for number in numbers[routine_starts:] if number % 2]
+    # Only signals that were rejected shortly before wait for the end of their own pause.
+    assert len(late) <= MAX_CONCURRENT_SIGNALS * (8 + 300 / 5)
+
+
+async def test_rejected_signal_does_not_delay_others(temporal: FakeTemporal, signal_queue: SignalQueue) -> None:
+    temporal.failures = [RPCStatusCode.INVALID_ARGUMENT] * MAX_CONCURRENT_SIGNALS
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_MIN_BACKOFF_SECONDS", 0.05)
+        for number in range(2 * MAX_CONCURRENT_SIGNALS):
+            signal_queue.enqueue(signal(number, f"w{number}"))
+        await run_pending_tasks()
+    rejected = set(range(MAX_CONCURRENT_SIGNALS))
+    assert sent_numbers(temporal) == sorted(set(range(2 * MAX_CONCURRENT_SIGNALS)) - rejected)
+    await wait_until_idle(signal_queue)
+    assert set(sent_numbers(temporal)) >= rejected
+
+
+async def test_coordinators_precede_nodes_and_nodes_precede_repeated_observations(
+    temporal: FakeTemporal, signal_queue: SignalQueue
+) -> None:
+    nodeclaim = ids.nodeclaim("demo", "claim", "uid")
+    signal_queue.enqueue(replace(signal(1, f"{nodeclaim}1"), low_priority=True))
+    signal_queue.enqueue(signal(2, f"{nodeclaim}2"))
+    signal_queue.enqueue(signal(3, ids.provisioning("demo")))
+    await wait_until_idle(signal_queue)
+    assert sent_numbers(temporal) == [3, 2, 1]
