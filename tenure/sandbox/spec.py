@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from tenure.sandbox.controlplane.commands import LEASE_SECONDS
 from tenure.sandbox.controlplane.tools import TEMPORAL
 from workflows.search_attributes import ALL as SEARCH_ATTRIBUTES
 
@@ -20,6 +21,7 @@ class Plan:
     `examples/` select subnets by the default cluster name. Arguments for the AWS stand-in and the node simulator are
     passed through. `kubeconfig` and `aws_endpoint` are for nodes without these parts. `temporal`: the dev server, or a
     server version of `tools.py` with PostgreSQL, whose data is never kept. `encrypted`: encrypt payloads.
+    `lease_seconds`: duration of the Leases of Nodes; a longer one lets one machine host thousands of Nodes.
     """
 
     parts: tuple[str, ...] = PARTS
@@ -36,6 +38,7 @@ class Plan:
     node_arguments: tuple[str, ...] = ()
     kubeconfig: Path | None = None
     aws_endpoint: str | None = None
+    lease_seconds: int = LEASE_SECONDS
 
     def __post_init__(self) -> None:
         if unknown := set(self.parts) - set(PARTS):

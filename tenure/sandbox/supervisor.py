@@ -177,7 +177,14 @@ class Parts:
     def _make_kubernetes(self, take: TakePorts) -> None:
         ports = take(*Kubernetes.PORTS, "proxy")
         folder = self.directory / "kubernetes"
-        self.kubernetes = Kubernetes(folder, self.logs, find_or_build(), ports, durable=self.plan.retain_data)
+        self.kubernetes = Kubernetes(
+            folder,
+            self.logs,
+            find_or_build(),
+            ports,
+            durable=self.plan.retain_data,
+            lease_seconds=self.plan.lease_seconds,
+        )
         self.proxy = Proxy(self.kubernetes.server, self.kubernetes.authority, ports["proxy"])
 
     def _make_temporal(self, take: TakePorts) -> None:

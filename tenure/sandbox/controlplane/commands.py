@@ -1,7 +1,8 @@
 """Command lines and files of the control plane's components, for `kubernetes.py`.
 
 They are tuned for one small machine: no leader election, no fsync unless the state is kept, high client rate limits,
-and a node monitor that removes the not-ready taint shortly after a Node becomes Ready.
+and a node monitor that removes the not-ready taint shortly after a Node becomes Ready. `lease_seconds` scales what
+every Node costs: kwok renews its Lease four times in this time, and the monitor reads it 160 times.
 """
 
 from collections.abc import Mapping
@@ -21,10 +22,12 @@ POD_RANGE = "10.244.0.1/16"
 RATE = 5000
 """Client rate limit of the components in requests per second; never reached on one machine."""
 
-NODE_MONITOR_PERIOD = "250ms"
-"""Interval at which not-ready taints are updated. The 5s of real clusters would only cost time."""
-
 LEASE_SECONDS = 40
+"""The default of kubelets. The node monitor then updates not-ready taints every 250 ms. The 5 s of real clusters would
+only cost time."""
+_MONITORED_PER_LEASE = 160
+_GRACE_FACTOR = 1.25
+"""Grace period of the node monitor, in multiples of the Lease; 50 s by default."""
 RUNS_PODS = "sandbox.tenure.sh/runs-pods"
 KUBELET = "sandbox.tenure.sh/kubelet"
 """Label on a Node: `record_progress` lets its Lease lapse; Kubernetes finds the node Unknown after its grace period
@@ -51,6 +54,7 @@ class Layout:
     binaries: Binaries
     kubeconfig: Path
     durable: bool
+    lease_seconds: int = LEASE_SECONDS
 
     @property
     def tokens(self) -> Path:
@@ -99,7 +103,7 @@ def command_of(name: str, layout: Layout) -> list[str]:
         case "kube-controller-manager":
             return _controller_manager(layout)
         case "kwok-nodes":
-            return _kwok(layout, name, "nodes.yaml", f"{KUBELET}!=stopped", LEASE_SECONDS)
+            return _kwok(layout, name, "nodes.yaml", f"{KUBELET}!=stopped", layout.lease_seconds)
         case "kwok-pods":
             return _kwok(layout, name, "pods.yaml", f"{RUNS_PODS}=true,{KUBELET}!=stopped", 0)
         case _:
@@ -170,7 +174,8 @@ def _controller_manager(layout: Layout) -> list[str]:
         f"--root-ca-file={layout.certificates.authority}",
         f"--service-account-private-key-file={layout.certificates.service_account_key}",
         f"--controllers=*,{','.join(f'-{name}' for name in UNUSED_CONTROLLERS)}",
-        f"--node-monitor-period={NODE_MONITOR_PERIOD}",
+        f"--node-monitor-period={1000 * layout.lease_seconds // _MONITORED_PER_LEASE}ms",
+        f"--node-monitor-grace-period={_GRACE_FACTOR * layout.lease_seconds:.0f}s",
         f"--kube-api-qps={RATE}",
         f"--kube-api-burst={RATE}",
         "--concurrent-gc-syncs=10",

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tenure.sandbox.certificates import Certificates, ensure_certificates
 from tenure.sandbox.controlplane import Binaries
-from tenure.sandbox.controlplane.commands import COMPONENTS, Layout, command_of
+from tenure.sandbox.controlplane.commands import COMPONENTS, LEASE_SECONDS, Layout, command_of
 from tenure.sandbox.errors import ApiError
 from tenure.sandbox.kube_client import KubeApi, write_kubeconfig
 from tenure.sandbox.processes import Process, http_ok, with_lazy_garbage_collection
@@ -41,10 +41,17 @@ class Kubernetes:
     PORTS = ("etcd", "etcd-peer", "apiserver", "scheduler", "controller-manager", "kwok-nodes", "kwok-pods")
 
     def __init__(
-        self, folder: Path, logs: Path, binaries: Binaries, ports: Mapping[str, int], *, durable: bool = False
+        self,
+        folder: Path,
+        logs: Path,
+        binaries: Binaries,
+        ports: Mapping[str, int],
+        *,
+        durable: bool = False,
+        lease_seconds: int = LEASE_SECONDS,
     ) -> None:
         self._folder, self._logs, self._binaries = folder, logs, binaries
-        self._ports, self._durable = ports, durable
+        self._ports, self._durable, self._lease_seconds = ports, durable, lease_seconds
         self._parts: dict[str, Process] = {}
         self.server = f"https://127.0.0.1:{ports['apiserver']}"
         self.kubeconfig = folder / "kubeconfig.yaml"
@@ -119,6 +126,7 @@ class Kubernetes:
             binaries=self._binaries,
             kubeconfig=self.kubeconfig,
             durable=self._durable,
+            lease_seconds=self._lease_seconds,
         )
         layout.write_files(self._token(), self.server)
         return layout
