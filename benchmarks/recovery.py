@@ -106,14 +106,14 @@ async def _measure_recovery(session: SandboxSession, nodes: int) -> Recovery:
         ready=worker.seconds_to_healthy,
         decided=decided,
         running=running,
-        writes=dict(Counter(map(_kind_of, new_writes)).most_common()),
+        writes=dict(Counter(map(request_kind, new_writes)).most_common()),
         needless=[line for line in new_writes if {*line.split("/")} & {*claims, *machines}],
         events=await _count_events(session, nodeclaims) - events,
         load=os.getloadavg()[0],
     )
 
 
-def _kind_of(line: str) -> str:
+def request_kind(line: str) -> str:
     """`PATCH /apis/karpenter.sh/v1/nodeclaims/one/status` becomes `PATCH nodeclaims/status`."""
     method, _, path = line.partition(" ")
     parts = path.strip("/").split("/")[2 if path.startswith("/api/") else 3 :]
