@@ -312,8 +312,7 @@ def _blocked_result(blocked: Sequence[tuple[CommandCandidate, str]]) -> CommandR
 
 
 def _is_ours(claim: NodeClaim, request: CommandRequest) -> bool:
-    condition = claim.condition(labels.DISRUPTION_REASON)
-    return condition is not None and condition.is_true and condition.message == request.workflow_id
+    return claim.disrupted_by == request.workflow_id
 
 
 def _is_replacement_for(claim: NodeClaim, workflow_id: str) -> bool:

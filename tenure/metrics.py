@@ -190,6 +190,11 @@ NODES_UNUSED = _counter(
 SCHEDULER_UNSCHEDULABLE_PODS_COUNT = _gauge(
     "karpenter_scheduler_unschedulable_pods_count", "controller", "pods without a node in the last plan"
 )
+TERMINATE_FIRST_DECISIONS = _counter(
+    "karpenter_voluntary_disruption_terminate_first_decisions_total",
+    "nodepool reason terminate_first_reason",
+    "nodes deleted before their replacement was launched",
+)
 VOLUNTARY_DISRUPTION_DECISIONS_BY_NODEPOOL = _counter(
     "karpenter_voluntary_disruption_decisions_by_nodepool_total", f"nodepool {_DECISION}", "decisions by NodePool"
 )

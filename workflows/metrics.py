@@ -121,6 +121,14 @@ def _count_node(metric: metrics.Metric, state: NodeClaimState) -> None:
 def count_command(proposal: Proposal) -> None:
     """Count a command that begins."""
     _count_decision(_decision_labels(proposal), (one.pool for one in proposal.candidates))
+    if proposal.terminate_first:
+        for one in proposal.candidates:
+            metrics.TERMINATE_FIRST_DECISIONS.record(
+                workflow.metric_meter(),
+                nodepool=one.pool,
+                reason=proposal.reason.lower(),
+                terminate_first_reason=proposal.terminate_first,
+            )
 
 
 def count_empty(pool: str) -> None:

@@ -108,9 +108,7 @@ def _to_counted_node(claim: NodeClaim, node: NodeFact | None, request: AllowedDi
 
 def _is_tainted_without_command(claim: NodeClaim, request: AllowedDisruptionsRequest) -> bool:
     """The taint is from a failed attempt: the NodeClaim's workflow requests a permit, and no command includes it."""
-    condition = claim.condition(labels.DISRUPTION_REASON)
-    has_command = condition is not None and condition.is_true and bool(condition.message)
-    return claim.metadata.uid in request.requesting and not has_command
+    return claim.metadata.uid in request.requesting and not claim.disrupted_by
 
 
 def _to_permit_candidate(claim: NodeClaim, node: NodeFact | None, now: datetime) -> PermitCandidate:

@@ -24,6 +24,7 @@ from tenure.policy.static_capacity import (
     MAX_CREATED_PER_PASS,
     MAX_DELETED_PER_PASS,
     Candidate,
+    count_nodes,
     decide_missing,
     remaining_lifetime_share,
     sort_for_deletion,
@@ -45,14 +46,16 @@ class ReplicaActivities:
             if pool is None or pool.metadata.is_deleting or pool.spec.replicas is None:
                 return ReplicasResult()
             claims = await self._claims.list(labels={labels.NODEPOOL: request.pool})
+            desired = pool.spec.replicas
             existing = [claim for claim in claims if not claim.metadata.is_deleting]
-            surplus = len(existing) - pool.spec.replicas
-            if surplus > 0:
-                result = await self._delete_surplus(pool, pool.spec.replicas, existing, request.deletion_blocked_by)
-            elif surplus < 0:
-                result = await self._create_missing(pool, pool.spec.replicas, claims, request.plan_id)
+            active = [claim for claim in existing if not claim.disrupted_by]
+            counted = count_nodes(desired, active=len(active), replaced=len(existing) - len(active))
+            if counted > desired:
+                result = await self._delete_surplus(pool, desired, active, request.deletion_blocked_by)
+            elif counted < desired:
+                result = await self._create_missing(pool, desired, claims, request.plan_id)
             else:
-                result = ReplicasResult(desired=pool.spec.replicas, existing=len(existing))
+                result = ReplicasResult(desired=desired, existing=counted)
             if result.waits_for:
                 message = f"{result.existing} of {result.desired} nodes: {result.waits_for}"
                 await publish_event_on(self._events, "NodePool", pool, labels.REPLICAS_WAIT, message)
@@ -133,7 +136,7 @@ class ReplicaActivities:
         claim = await find_nodeclaim(self._claims, one.name, one.uid)
         if pool is None or pool.spec.replicas != desired or claim is None:
             return False
-        if claim.metadata.is_deleting or bool(claim.status.provider_id) != one.launched:
+        if claim.metadata.is_deleting or claim.disrupted_by or bool(claim.status.provider_id) != one.launched:
             return False
         if one.launched and one.is_empty and one.node_name:
             now = utc_now()

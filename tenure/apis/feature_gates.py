@@ -33,6 +33,12 @@ class FeatureGate(StrEnum):
     SPOT_TO_SPOT = "SpotToSpotConsolidation", False, "replace a spot node by a cheaper spot node"
     NODE_OVERLAY = "NodeOverlay", False, "[adjust prices and capacity of instance types](../provisioning/overlays.md)"
     STATIC_CAPACITY = "StaticCapacity", False, "[NodePools of a fixed size](../provisioning/static-pools.md)"
+    TERMINATE_FIRST_DRIFT = (
+        "TerminateFirstDrift",
+        False,
+        "[delete a drifted node before its replacement launches](../provisioning/static-pools.md#drift), if "
+        "`limits.nodes` or a capacity reservation leaves no room for it",
+    )
     CAPACITY_BUFFER = "CapacityBuffer", False, "[keep room for pods that do not exist yet](../provisioning/buffers.md)"
     NODECLASS_CEL = (
         "NodeClassCEL",

@@ -118,6 +118,12 @@ class NodeClaim(KubeObject):
         return born + after if after is not None and born is not None else None
 
     @property
+    def disrupted_by(self) -> str:
+        """The workflow ID of the disruption command that it is part of; empty if there is none."""
+        condition = self.condition(labels.DISRUPTION_REASON)
+        return condition.message if condition is not None and condition.is_true else ""
+
+    @property
     def capacity_type(self) -> str:
         return self.metadata.labels.get(labels.CAPACITY_TYPE, "")
 

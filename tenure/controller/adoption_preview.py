@@ -313,7 +313,7 @@ class AdoptionPreviewer:
             budgets=NodePoolBudgets(cache, policies.rules_of, policies.unread_of),
             claims=self._kube.claims,
             events=_NullEvents(),
-            settings=disruption_settings(spot_to_spot=FeatureGate.SPOT_TO_SPOT in self._settings.gates),
+            settings=disruption_settings(self._settings.gates),
             not_ready_grace=self._settings.deadlines.not_ready_grace,
             not_ready_grace_periods=policies.not_ready_grace_periods,
             now=self._now,

@@ -1,7 +1,8 @@
 """Static NodePools: missing NodeClaims, deletion order of surplus ones, and backoff.
 
 Karpenter's rules (core reference 2.19): limits.nodes limits creation, and budgets do not limit deletion. A terminating
-NodeClaim counts against the limit, since its instance still exists.
+NodeClaim counts against the limit, since its instance still exists. Nodes that a disruption command replaces count
+with their replacements only up to spec.replicas, so that neither more nodes are created nor others deleted meanwhile.
 """
 
 from collections.abc import Iterable
@@ -44,6 +45,12 @@ class Candidate(Value):
     @property
     def is_protected(self) -> bool:
         return self.do_not_disrupt or self.load.protected
+
+
+def count_nodes(desired: int, *, active: int, replaced: int) -> int:
+    """Nodes to compare with spec.replicas. `active`: NodeClaims that are neither terminating nor being replaced by a
+    disruption command; `replaced`: those being replaced."""
+    return active + min(replaced, max(0, desired - active))
 
 
 def decide_missing(pool: str, *, desired: int, existing: int, terminating: int, limit: int | None) -> Missing:

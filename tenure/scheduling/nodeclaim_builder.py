@@ -20,11 +20,16 @@ from tenure.apis.labels import (
 from tenure.apis.resources import PODS
 from tenure.model.base import format_number
 from tenure.model.blockers import MIN_VALUES
-from tenure.model.facts import Expression, PodFact
+from tenure.model.facts import Expression, NodePoolFact, PodFact
 from tenure.model.plan import PlannedNodeClaim
 from tenure.model.requirements import Requirements, one_of
 from tenure.scheduling.instance_type_table import Amounts, Indices, Mask
-from tenure.scheduling.nodepool_requirements import INTERNAL_LABELS, without_internal_labels
+from tenure.scheduling.nodepool_requirements import (
+    INTERNAL_LABELS,
+    nodepool_requirements,
+    template_labels,
+    without_internal_labels,
+)
 from tenure.scheduling.nodepool_template import Offer, Option, RejectionReason
 from tenure.scheduling.offerings import STRICT, find_missing_variety
 from tenure.scheduling.settings import MAX_INSTANCE_TYPES
@@ -72,6 +77,28 @@ def build_planned_nodeclaim(
         node_class_kind=pool.node_class_kind,
         pods=pods,
         capacity_bound=draft.offer.max_capacity(rows),
+    )
+
+
+def build_template_nodeclaim(pool: NodePoolFact, why: str) -> PlannedNodeClaim:
+    """The NodeClaim of a static NodePool: its template, without instance types or requests (reference 2.12). Raises
+    RequirementError."""
+    requirements = without_internal_labels(nodepool_requirements(pool))
+    return PlannedNodeClaim(
+        pool=pool.name,
+        pool_uid=pool.uid,
+        node_class=pool.node_class,
+        labels={**requirements.custom_labels(), **template_labels(pool)},
+        annotations=_nodeclaim_annotations(pool.template_annotations, pool.hash, relaxed=False),
+        requirements=tuple(requirements.expressions()),
+        requests={},
+        taints=pool.taints,
+        startup_taints=pool.startup_taints,
+        expire_after=pool.expire_after,
+        termination_grace_period=pool.termination_grace_period,
+        node_class_group=pool.node_class_group,
+        node_class_kind=pool.node_class_kind,
+        why=why,
     )
 
 

@@ -1,6 +1,6 @@
 """Decides voluntary disruption and creates the replacements of commands, with one planner pass at a time."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -9,6 +9,7 @@ import structlog
 from temporalio.common import MetricMeter
 
 from activities.ports.core import Claims, Events
+from tenure.apis.feature_gates import FeatureGate
 from tenure.controller.cache.availability import NotReadyTracker
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.nominations import Nominations
@@ -57,9 +58,13 @@ ROUNDING: Final = 1e-6
 """US dollars per hour."""
 
 
-def make_disruption_settings(*, spot_to_spot: bool) -> DisruptionSettings:
+def make_disruption_settings(gates: Collection[str]) -> DisruptionSettings:
+    """`gates`: the enabled feature gates."""
     return DisruptionSettings(
-        spot_to_spot=spot_to_spot, most_simulations=MAX_SIMULATIONS, most_candidates=MAX_CANDIDATES
+        spot_to_spot=FeatureGate.SPOT_TO_SPOT in gates,
+        terminate_first_drift=FeatureGate.TERMINATE_FIRST_DRIFT in gates,
+        most_simulations=MAX_SIMULATIONS,
+        most_candidates=MAX_CANDIDATES,
     )
 
 

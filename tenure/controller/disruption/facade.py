@@ -9,7 +9,6 @@ from typing import Final
 from temporalio.common import MetricMeter
 
 from activities.ports.core import Instances
-from tenure.apis.feature_gates import FeatureGate
 from tenure.apis.labels import INSTANCE_TYPE
 from tenure.controller.cache.availability import ActivePauses, early_eviction_holds
 from tenure.controller.cache.cluster_cache import ClusterCache
@@ -159,7 +158,7 @@ class VoluntaryDisruption:
             budgets=NodePoolBudgets(cache, policies.rules_of, policies.unread_of),
             claims=kube.claims,
             events=kube.events,
-            settings=make_disruption_settings(spot_to_spot=FeatureGate.SPOT_TO_SPOT in settings.gates),
+            settings=make_disruption_settings(settings.gates),
             not_ready_grace=settings.deadlines.not_ready_grace,
             not_ready_grace_periods=policies.not_ready_grace_periods,
             now=now,

@@ -58,6 +58,7 @@ def to_proposal(name: str, command: Command) -> Proposal:
         replacement_pools=tuple(sorted({one.pool for one in command.replacements})),
         price_before=command.price_before,
         price_after=command.price_after,
+        terminate_first=command.terminate_first,
         why=command.why,
     )
 
@@ -75,6 +76,7 @@ def in_flight_command(one: InFlightCommand, known: Mapping[str, Command]) -> Com
         claims=one.claims,
         price_before=proposal.price_before,
         price_after=proposal.price_after,
+        terminate_first=proposal.terminate_first,
         why=proposal.why,
     )
 

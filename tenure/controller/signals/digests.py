@@ -23,6 +23,7 @@ from tenure.model.operator_requests import NO_INVALID_RULES, InvalidRules
 from tenure.policy.disruption.drift import Drift
 from tenure.policy.lifecycle.initialization import decide_waiting_for
 from tenure.policy.lifecycle.repair import repair_conditions
+from tenure.policy.static_capacity import count_nodes
 from tenure.scheduling.not_ready_grace import NotReadyGrace
 
 SETTLE_TIME: Final = timedelta(seconds=10)
@@ -273,10 +274,12 @@ def _static_capacity_fields(pool: NodePoolFact, claims: tuple[NodeClaimFact, ...
     if not gate:
         return {"static": "off"}
     terminating = sum(claim.deleting for claim in claims)
+    replaced = sum(bool(claim.disrupted_by) and not claim.deleting for claim in claims)
+    active = len(claims) - terminating - replaced
     return {
         "static": "on",
         "replicas": pool.replicas,
-        "existing": len(claims) - terminating,
+        "existing": count_nodes(pool.replicas, active=active, replaced=replaced),
         "terminating": terminating,
     }
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from tenure.model.base import Message
-from tenure.model.disruption.decision import CommandCandidate, CommandKind, Method
+from tenure.model.disruption.decision import CommandCandidate, CommandKind, Method, TerminateFirstReason
 from tenure.model.disruption.permits import PermitReservation
 from tenure.model.operator_requests import PauseAnnotation
 from tenure.model.signals import Pause, PermitResult
@@ -25,6 +25,8 @@ class Proposal(Message):
     price_before: float = 0.0
     """US dollars an hour."""
     price_after: float = 0.0
+    terminate_first: TerminateFirstReason = ""
+    """Why the node is deleted before its replacement is launched; empty if it is not."""
     why: str = ""
 
 

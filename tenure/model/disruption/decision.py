@@ -14,6 +14,8 @@ from tenure.model.plan import PlannedNodeClaim
 Method = Literal["Empty", "Drifted", "Underutilized"]
 """Karpenter's disruption reasons, which budgets name."""
 METHODS: Final[tuple[Method, ...]] = ("Empty", "Drifted", "Underutilized")
+TerminateFirstReason = Literal["", "no-reserved-capacity", "static-at-limit"]
+"""Values of Karpenter's metric label `terminate_first_reason`."""
 CommandKind = Literal["empty", "drift", "multi", "single"]
 Cause = Literal[
     "NoNode",
@@ -118,6 +120,8 @@ class Command(Value):
     """Expected price of the replacements: the cheapest offering of each."""
     price_at_most: float = 0.0
     """Highest price of the replacements: the most expensive offering that each may launch."""
+    terminate_first: TerminateFirstReason = ""
+    """Why its node is deleted before the replacement is launched; empty if it is not."""
     rejected: tuple[Rejection, ...] = ()
     """Other options with these nodes that were simulated and rejected."""
     why: str = ""
@@ -167,6 +171,8 @@ class DisruptionSettings(Value):
     most_simulations: int = 500
     """Per pass. `Decision.unreached` names the nodes that the pass did not reach; they come first in the next pass."""
     replace_one_with_many: bool = False
+    terminate_first_drift: bool = False
+    """The gate TerminateFirstDrift."""
 
 
 class DisruptionRequest(Message):

@@ -146,12 +146,15 @@ class ClusterSnapshot:
         removed = self.removed | self._node_mask(one.node_name for one in removals)
         return self.existing_nodes.without(removed, self._closed_to_method.get(method, removed) if method else removed)
 
-    def offers_below(self, ceiling: float, removals: Sequence[Candidate]) -> list[Offer]:
-        """Offers below this price in US dollars per hour. The disrupted nodes do not count against limits."""
+    def offers_below(self, ceiling: float, removals: Sequence[Candidate], freed_reservation: str = "") -> list[Offer]:
+        """Offers below this price in US dollars per hour. The disrupted nodes do not count against limits, and leave
+        one place in the capacity reservation."""
         cheap_offers = self._offers_below.get(ceiling)
         if cheap_offers is None:
             cheap_offers = self._offers_below[ceiling] = [_restrict_to_price(one, ceiling) for one in self.offers]
         trackers = {id(one.reservation_tracker): deepcopy(one.reservation_tracker) for one in cheap_offers}
+        for tracker in trackers.values() if freed_reservation else ():
+            tracker.reserve(freed_reservation, -1)
         return [
             replace(
                 one,

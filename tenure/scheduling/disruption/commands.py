@@ -34,6 +34,7 @@ def build_command(
         candidates=tuple(one.to_command_candidate() for one in removals),
         replacements=replacement.nodeclaims,
         moves=tuple(_build_moves(removals, replacement)),
+        terminate_first=replacement.terminate_first,
         price_before=before,
         price_after=replacement.price,
         price_at_most=replacement.at_most,
@@ -43,9 +44,12 @@ def build_command(
 
 
 def _build_moves(removals: Sequence[Candidate], replacement: Replacement) -> list[Move]:
+    """None for a static NodePool, whose pods are not simulated."""
     replacement_by_uid = {
         uid: number for number, nodeclaim in enumerate(replacement.nodeclaims) for uid in nodeclaim.pods
     }
+    if any(one.pool is not None and one.pool.static for one in removals):
+        return []
     return [
         Move(
             pod_uid=pod.uid,
@@ -64,6 +68,10 @@ def _describe_command(command: Command) -> str:
     named = format_short_list(command.node_names)
     if command.reason == "Empty":
         return f"{named}: no pod must move, saves {format_number(command.price_before)} $/h"
+    if command.terminate_first:
+        return f"{named}: deleted before its replacement is launched ({command.terminate_first})"
+    if command.replacements and not command.moves:
+        return f"{named}: {command.replacements[0].why}"
     staying = sum(one.replacement < 0 for one in command.moves)
     parts = [f"{staying} pods fit on other nodes"] if staying else []
     if command.replacements:

@@ -24,7 +24,8 @@ from tenure.scheduling.disruption.consolidation import (
 from tenure.scheduling.disruption.drift import DriftPass
 from tenure.scheduling.disruption.eligibility import is_within_consolidate_after
 from tenure.scheduling.disruption.replacement import Replacement
-from tenure.scheduling.nodepool_template import NodePoolTemplate, RejectionReason
+from tenure.scheduling.disruption.static_drift import StaticReplacements
+from tenure.scheduling.nodepool_template import NodePoolTemplate, RejectionReason, ReservationTracker
 from tenure.scheduling.packing.planning_pass import PassInputs, PassSettings
 from tenure.scheduling.packing.pod_requirements import PodShape
 
@@ -66,6 +67,7 @@ class _DisruptionPass:
     rejected: dict[str, list[str]] = field(default_factory=dict)
     snapshot: ClusterSnapshot = field(init=False)
     budget_tracker: BudgetTracker = field(init=False)
+    static: StaticReplacements = field(init=False)
 
     def __post_init__(self) -> None:
         context, facts = self.context, self.context.inputs.facts
@@ -80,6 +82,13 @@ class _DisruptionPass:
         self.snapshot.apply_plan(context.plan, context.waiting)
         self.snapshot.close_nodepools(self.request.unsold)
         self.budget_tracker = BudgetTracker(self.request.allowed_disruptions)
+        self.static = StaticReplacements(
+            facts,
+            context.templates,
+            ReservationTracker(self.request.reservations, facts.nodeclaims.values()),
+            self.request.under_way,
+            self.request.settings.terminate_first_drift,
+        )
         for command in self.request.under_way:
             apply_in_flight_command(self.snapshot, command, self.candidates)
 
@@ -90,7 +99,8 @@ class _DisruptionPass:
         self._decide_empty()
         # Blocked drifted nodes must not use all simulations if underutilized nodes need some.
         is_shared = any(True for _ in self._eligible_candidates("Underutilized"))
-        drift = DriftPass(self.snapshot, self.budget_tracker, settings.most_simulations // (2 if is_shared else 1))
+        most_simulations = settings.most_simulations // (2 if is_shared else 1)
+        drift = DriftPass(self.snapshot, self.budget_tracker, self.static, most_simulations)
         for command in drift.find_commands(self._eligible_candidates("Drifted"), frozenset(self.request.first)):
             self._apply_command(command)
         for nodeclaim_name, reason in drift.rejected.items():
@@ -142,7 +152,8 @@ class _DisruptionPass:
         if receiver:
             return RejectionReason(f"pods of disrupted nodes are expected on {receiver}"), 0
         if reason == "Drifted" and len(removals) == 1:
-            drift = DriftPass(self.snapshot, self.budget_tracker, self.request.settings.most_simulations)
+            most_simulations = self.request.settings.most_simulations
+            drift = DriftPass(self.snapshot, self.budget_tracker, self.static, most_simulations)
             return drift.find_replacement(removals[0]), drift.simulations
         consolidation = Consolidation(
             self.snapshot, self.budget_tracker, self.request.settings, compute_pool_totals(self.candidates)

@@ -1,12 +1,14 @@
 """Replacement of drifted nodes, one command each (reference 4.8).
 
 Empty nodes first, then by age of the drift. A blocked node does not delay others. Pods of drifted nodes move to other
-drifted nodes only if no other node fits.
+drifted nodes only if no other node fits. With the gate TerminateFirstDrift, a node in a capacity reservation is deleted
+first if only its own place in the reservation is left for its pods (reference 1.15, section 5.2).
 """
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from tenure.apis.labels import CAPACITY_RESERVATION_ID
 from tenure.model.disruption.decision import Command
 from tenure.scheduling.disruption.budget_usage import BudgetTracker
 from tenure.scheduling.disruption.candidates import Candidate, drift_order
@@ -14,6 +16,7 @@ from tenure.scheduling.disruption.cluster_snapshot import ClusterSnapshot
 from tenure.scheduling.disruption.commands import build_command
 from tenure.scheduling.disruption.replacement import Replacement, get_worst_prices
 from tenure.scheduling.disruption.simulation import Simulation, simulate_removal
+from tenure.scheduling.disruption.static_drift import StaticReplacements
 from tenure.scheduling.nodepool_template import RejectionReason
 
 _ANY_PRICE = float("inf")
@@ -25,6 +28,7 @@ class DriftPass:
 
     snapshot: ClusterSnapshot
     budget_tracker: BudgetTracker
+    static: StaticReplacements
     most_simulations: int
     simulations: int = 0
     rejected: dict[str, str] = field(default_factory=dict)
@@ -33,7 +37,7 @@ class DriftPass:
     def find_commands(self, candidates: Iterable[Candidate], first: Collection[str] = ()) -> Iterator[Command]:
         """`first`: names of NodeClaims that earlier passes did not reach. The caller applies each command before it
         requests the next."""
-        for one in sorted(candidates, key=lambda one: (one.nodeclaim.name not in first, drift_order(one))):
+        for one in sorted(candidates, key=lambda one: self._order(one, first)):
             reason = self.budget_tracker.rejection_reason(one, "Drifted")
             if not reason and one.node_name in self.snapshot.receivers:
                 reason = "pods of disrupted nodes are expected there"
@@ -46,10 +50,16 @@ class DriftPass:
                 if isinstance(replacement, RejectionReason):
                     self.rejected[one.nodeclaim.name] = replacement
                 else:
+                    self.static.apply_command(one.nodeclaim.pool, replacement)
                     yield build_command("Drifted", "drift", (one,), replacement)
+
+    def _order(self, one: Candidate, first: Collection[str]) -> tuple[object, ...]:
+        return one.nodeclaim.name not in first, not self.static.holds_full_reservation(one), drift_order(one)
 
     def find_replacement(self, one: Candidate) -> Replacement | RejectionReason:
         """The cheapest replacement, whatever it costs."""
+        if one.pool is not None and one.pool.static:
+            return self.static.find(one, one.pool)
         if not one.pods:
             return Replacement((), {}, 0.0, 0.0)
         self.simulations += 1
@@ -57,7 +67,16 @@ class DriftPass:
         if not found.attempts:
             self.simulations += 1
             found = simulate_removal(self.snapshot, (one,), ceiling=_ANY_PRICE)
+        if not found.attempts and (reservation := self._reservation_to_free(one)):
+            self.simulations += 1
+            freed = simulate_removal(self.snapshot, (one,), ceiling=_ANY_PRICE, freed_reservation=reservation)
+            if freed.attempts:
+                return Replacement((), dict(freed.attempts[0].packing.nominations), 0.0, 0.0, "no-reserved-capacity")
         return self._cheapest_replacement(found)
+
+    def _reservation_to_free(self, one: Candidate) -> str:
+        """The reservation in which the node's deletion frees a place; empty without the gate."""
+        return one.nodeclaim.labels.get(CAPACITY_RESERVATION_ID, "") if self.static.terminate_first else ""
 
     def _cheapest_replacement(self, found: Simulation) -> Replacement | RejectionReason:
         if not found.attempts:

@@ -53,12 +53,12 @@ def nomination_exclusions(
 def nodepool_exclusions(
     nodeclaim: NodeClaimFact, pool: NodePoolFact | None, template: NodePoolTemplate | RejectionReason | None
 ) -> Iterator[Ineligibility]:
-    """Blockers that follow from its NodePool: missing, static, or without a valid template."""
+    """Blockers that follow from its NodePool: missing, static (drift is possible), or without a valid template."""
     if pool is None:
         yield _build_exclusion("NoPool", f"NodePool {nodeclaim.pool} not found: {INELIGIBILITIES['NoPool'].remedy}")
         return
     if pool.static:
-        yield _build_exclusion("StaticPool", f"NodePool {pool.name} is static")
+        yield _build_exclusion("StaticPool", f"NodePool {pool.name} is static", _CONSOLIDATION_METHODS)
     if isinstance(template, RejectionReason) or template is None:
         yield _build_exclusion("PoolClosed", f"NodePool {pool.name}: {template or 'it can launch no node'}")
 

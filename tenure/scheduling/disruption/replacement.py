@@ -11,7 +11,7 @@ import numpy as np
 
 from tenure.apis.labels import CAPACITY_TYPE, ON_DEMAND, RESERVED, SPOT
 from tenure.model.base import format_number
-from tenure.model.disruption.decision import DisruptionSettings
+from tenure.model.disruption.decision import DisruptionSettings, TerminateFirstReason
 from tenure.model.plan import PlannedNodeClaim
 from tenure.model.requirements import Requirements, one_of
 from tenure.scheduling.disruption.candidates import Candidate
@@ -40,6 +40,8 @@ class Replacement:
     """Expected price in US dollars per hour."""
     at_most: float
     """Highest possible price in US dollars per hour."""
+    terminate_first: TerminateFirstReason = ""
+    """Why the node is deleted before its replacement is launched; empty if it is not."""
 
 
 def choose_replacement(

@@ -1,7 +1,8 @@
 """One simulation: nodes are removed, and the planner places their pods on other nodes and on new ones."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -69,11 +70,14 @@ def simulate_removal(
     *,
     ceiling: float = 0.0,
     one_node: bool = False,
+    freed_reservation: str = "",
 ) -> Simulation:
     """`method` decides which existing nodes accept the pods. `ceiling`: new nodes must cost less, in US dollars per
-    hour; 0 allows none. `one_node`: allow only one new node. An error becomes the problem of this simulation."""
+    hour; 0 allows none. `one_node`: allow only one new node. `freed_reservation`: the removal frees one place in this
+    capacity reservation. An error becomes the problem of this simulation."""
+    offers_below = partial(snapshot.offers_below, ceiling, removals, freed_reservation)
     try:
-        simulation = _run_simulation(snapshot, removals, method, ceiling=ceiling, one_node=one_node)
+        simulation = _run_simulation(snapshot, removals, method, offers_below, ceiling=ceiling, one_node=one_node)
     except Exception as error:
         return Simulation(removals, {}, problem=f"the simulation failed: {error!r}")
     if simulation.problem and ceiling > 0:
@@ -85,6 +89,7 @@ def _run_simulation(
     snapshot: ClusterSnapshot,
     removals: Sequence[Candidate],
     method: Method | None,
+    offers_below: Callable[[], list[Offer]],
     *,
     ceiling: float,
     one_node: bool,
@@ -114,12 +119,12 @@ def _run_simulation(
     simulation.problem = _describe_unschedulable(existing_only.packing.unscheduled)
     if ceiling <= 0:
         return simulation
-    if not any(offer.available.any() for offer in snapshot.offers_below(ceiling, removals)):
+    if not any(offer.available.any() for offer in offers_below()):
         simulation.problem += f"; and there is no offering below {format_number(ceiling)} $/h"
         return simulation
     unscheduled_pods = [pods[one.pod_uid] for one in existing_only.packing.unscheduled]
     for must_fit_one_node, options in _packing_options(len(pods), one_node=one_node):
-        offers = snapshot.offers_below(ceiling, removals)
+        offers = offers_below()
         if must_fit_one_node:
             offers = _offers_with_headroom(offers, unscheduled_pods)
             if not offers:

@@ -50,6 +50,24 @@ async def test_missing_replicas_are_created_from_template(cluster: FakeCluster) 
         assert labels.LAUNCH_GROUP not in one.metadata.annotations
 
 
+@pytest.mark.parametrize(
+    ("replicas", "created", "deleted"),
+    [(2, 0, 0), (3, 0, 0), (4, 1, 0), (1, 0, 1)],
+    ids=["up", "steady", "more", "less"],
+)
+async def test_nodes_that_a_command_replaces_count_up_to_the_replicas(
+    cluster: FakeCluster, replicas: int, created: int, deleted: int
+) -> None:
+    """`replaced` is part of a disruption command; one of the others is its replacement."""
+    cluster.pools.add("default", replicas=replicas)
+    add_running_nodes(cluster, "a", "replacement", "replaced", pods=1)
+    cluster.claims.set_status("replaced", DisruptionReason="True")
+    cluster.claims.found["replaced"]["status"]["conditions"][-1]["message"] = "command"
+    result = await reconcile_replicas(cluster)
+    assert (result.created, result.deleted) == (created, deleted)
+    assert "replaced" in active_nodeclaims(cluster)
+
+
 async def test_repeated_step_creates_nothing(cluster: FakeCluster) -> None:
     cluster.pools.add("default", replicas=5)
     await reconcile_replicas(cluster)

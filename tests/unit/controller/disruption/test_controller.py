@@ -53,7 +53,7 @@ class DisruptionHarness(provisioner_harness.ProvisionerHarness):
             budgets=NodePoolBudgets(self.cache, self.rules.get),
             claims=self.claims,
             events=self.events,
-            settings=make_disruption_settings(spot_to_spot=False),
+            settings=make_disruption_settings(()),
             not_ready_grace=timedelta(minutes=5),
             not_ready_grace_periods=dict,
             now=lambda: self.now,
@@ -350,7 +350,7 @@ async def test_next_pass_starts_with_unreached_candidates_until_the_round_ends(
 ) -> None:
     for number in range(4):
         harness.add_node(f"n{number}", "m.2xlarge", 7)
-    few = make_disruption_settings(spot_to_spot=False).model_copy(update={"most_simulations": 5})
+    few = make_disruption_settings(()).model_copy(update={"most_simulations": 5})
     monkeypatch.setattr(harness.controller, "_settings", few)
     found = await harness.compute_disruption()
     assert found.first and found.next_pass_at == at(2)

@@ -223,6 +223,18 @@ def test_only_static_nodepool_digest_counts_nodeclaims() -> None:
     assert (dynamic.static, dynamic.existing, dynamic.terminating) == ("", 0, 0)
 
 
+def test_static_nodepool_digest_counts_replaced_nodeclaims_up_to_the_replicas() -> None:
+    replaced = claim_fact(name="c2").model_copy(update={"disrupted_by": "command"})
+    claims = [claim_fact(), replaced, claim_fact(name="replacement")]
+    found = {
+        replicas: nodepool_digest(
+            nodepool_fact(builders.pool(replicas=replicas)), claims, None, static_capacity=True
+        ).existing
+        for replicas in (1, 2, 3, 4)
+    }
+    assert found == {1: 2, 2: 2, 3: 3, 4: 3}
+
+
 def test_static_nodepool_digest_without_feature_gate_has_no_counts() -> None:
     static = nodepool_fact(builders.pool(replicas=4))
     observed = nodepool_digest(static, [claim_fact()], None)
