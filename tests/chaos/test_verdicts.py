@@ -263,7 +263,8 @@ async def test_every_output_shows_one_verdict_before_and_after_a_worker_kill(pro
         incidents = {scope: (one.incident, name) for one, scope, (name, _) in rows if one.incident}
         await assert_documented(product, incidents)
         await product.kill_worker()
-        await product.resume_worker()
+        worker = await product.resume_worker()
+        await wait_until(lambda: product.assert_watch_hosted_by(worker))
         after = await assert_consistent(product, scopes, names)
         assert after == before
 
@@ -478,7 +479,8 @@ async def test_pending_pods_have_one_verdict_before_and_after_a_worker_kill(prod
         }
         await assert_documented(product, incidents)
         await product.kill_worker()
-        await product.resume_worker()
+        worker = await product.resume_worker()
+        await wait_until(lambda: product.assert_watch_hosted_by(worker))
         assert await assert_pending_pods_consistent(scopes) == before
 
 

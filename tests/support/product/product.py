@@ -267,6 +267,10 @@ class InstalledProduct:
         assert len(hosts) == 1, f"{hosts} host the watch"
         return hosts[0]
 
+    async def assert_watch_hosted_by(self, worker: WorkerUnderTest) -> None:
+        """A worker that was killed keeps its Lease for some seconds."""
+        assert (await self.watch_host()).startswith(f"{worker.pid}@")
+
     async def probe_response(self, worker: WorkerAddresses | WorkerUnderTest, probe: str = "readyz") -> str:
         """The worker's response to a probe."""
         async with aiohttp.ClientSession() as session, session.get(f"{worker.probes}/{probe}") as response:
