@@ -16,6 +16,7 @@ from tenure.clock import utc_now
 from tenure.model.base import parse_instance_id, parse_timestamp
 from tenure.model.errors import Fault, TryLater
 from tenure.model.node_health import RepairRequest, RepairResult
+from tenure.model.nodeclaim.node_identity import NodeStatus, identify_nodes
 from tenure.policy.lifecycle.repair import decide_breaker, is_unhealthy
 
 REBOOT_MEMORY = timedelta(hours=1)
@@ -47,12 +48,17 @@ class RepairActivities:
         )
 
     async def _check_circuit_breaker(self, request: RepairRequest) -> str:
-        """Why no node may be repaired; empty if allowed. For a standalone NodeClaim, the whole cluster counts
-        (reference 3.11)."""
-        nodes = await self._nodes.list(labels={labels.NODEPOOL: request.pool} if request.pool else None)
-        unhealthy = sum(is_unhealthy(node, request.conditions) for node in nodes)
+        """Why no node may be repaired; empty if allowed. A missing Node is unhealthy. For a standalone NodeClaim, the
+        whole cluster counts (reference 3.11)."""
+        selector = {labels.NODEPOOL: request.pool} if request.pool else None
+        nodes = await self._nodes.list(labels=selector)
+        identities = identify_nodes(await self._claims.list(labels=selector), nodes).values()
+        strangers = {node.name for one in identities for node in one.strangers}
+        missing = sum(one.status is NodeStatus.MISSING for one in identities)
+        counted = [node for node in nodes if node.name not in strangers]
+        unhealthy = missing + sum(is_unhealthy(node, request.conditions) for node in counted)
         where = f"of NodePool {request.pool}" if request.pool else "of the cluster"
-        return decide_breaker(unhealthy, len(nodes), request.max_unhealthy, where=where)
+        return decide_breaker(unhealthy, missing + len(counted), request.max_unhealthy, where=where)
 
     async def _reboot_instance(self, request: RepairRequest) -> RepairResult:
         """Annotate the reboot before the request, so that a retry does not reboot twice. A rejected request removes the

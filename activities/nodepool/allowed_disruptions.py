@@ -12,6 +12,7 @@ from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
 from tenure.clock import utc_now
 from tenure.model.disruption.permits import AllowedDisruptionsRequest
+from tenure.model.nodeclaim.node_identity import NodeIdentity, identify_nodes
 from tenure.policy.disruption.budgets import AllowedDisruptions, PermitCandidate
 from tenure.policy.disruption.limits import (
     NodeCounted,
@@ -39,7 +40,7 @@ class AllowedDisruptionsActivities:
         everywhere = request.rules is not None and request.rules.cluster_nodes is not None
         selector = None if everywhere else {labels.NODEPOOL: request.name}
         claims = await self._claims.list(labels=selector)
-        nodes = {node.provider_id: node for node in await self._nodes.list(labels=selector) if node.provider_id}
+        nodes = identify_nodes(claims, await self._nodes.list(labels=selector))
         now = utc_now()
         allowed_disruptions = _decide_allowed_disruptions(request, pool, claims, nodes, now)
         if allowed_disruptions.allowed == 0 and allowed_disruptions.count.total:
@@ -52,15 +53,11 @@ def _decide_allowed_disruptions(
     request: AllowedDisruptionsRequest,
     pool: NodePool,
     claims: Sequence[NodeClaim],
-    nodes: Mapping[str, NodeFact],
+    nodes: Mapping[str, NodeIdentity],
     now: datetime,
 ) -> AllowedDisruptions:
     counted = sorted(
-        (
-            _to_counted_node(claim, nodes.get(claim.status.provider_id), request)
-            for claim in claims
-            if _is_counted(claim)
-        ),
+        (_to_counted_node(claim, nodes[claim.uid].node, request) for claim in claims if _is_counted(claim)),
         key=lambda one: one.uid,
     )
     consuming = {one.uid for one in counted if one.consuming}
@@ -73,7 +70,7 @@ def _decide_allowed_disruptions(
         why = f"NodePool {request.name} is static: its nodes are not consolidated"
         allowed_disruptions = allowed_disruptions.model_copy(update={"allowed": 0, "why": why, "fixed": True})
     candidates = {
-        claim.metadata.uid: _to_permit_candidate(claim, nodes.get(claim.status.provider_id), now)
+        claim.metadata.uid: _to_permit_candidate(claim, nodes[claim.uid].node, now)
         for claim in claims
         if claim.metadata.uid in request.candidates
     }

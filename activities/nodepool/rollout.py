@@ -21,6 +21,7 @@ from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.clock import utc_now
 from tenure.model.base import format_number
+from tenure.model.nodeclaim.node_identity import identify_nodes
 from tenure.model.provider_results import DrainPod
 from tenure.model.rollout import (
     GateResult,
@@ -55,19 +56,18 @@ class RolloutActivities:
             return ObservedRollout()
         node_class = await self._node_classes.get(pool.spec.template.spec.node_class_ref.name)
         claims = await self._claims.list(labels={labels.NODEPOOL: request.name})
-        nodes = {one.provider_id: one for one in await self._nodes.list(labels={labels.NODEPOOL: request.name})}
+        live_nodes = await self._nodes.list(labels={labels.NODEPOOL: request.name})
+        nodes = {uid: one.node for uid, one in identify_nodes(claims, live_nodes).items()}
         drifted = [claim for claim in claims if claim.is_true(labels.DRIFTED)]
         target = target_of(pool, node_class)
-        new = [one for one in claims if _is_new(one, nodes.get(one.status.provider_id), target)]
+        new = [one for one in claims if _is_new(one, nodes[one.uid], target)]
         pods = await self._pods_on(new, nodes) if request.pods else ()
         return ObservedRollout(
             target=target,
             drifted=tuple(sorted(claim.uid for claim in drifted)),
-            departing=tuple(
-                sorted(one.uid for one in drifted if _is_terminating(one, nodes.get(one.status.provider_id)))
-            ),
+            departing=tuple(sorted(one.uid for one in drifted if _is_terminating(one, nodes[one.uid]))),
             updated_nodes=len(new),
-            ready=sum(node.ready for claim in new if (node := nodes.get(claim.status.provider_id))),
+            ready=sum(node.ready for claim in new if (node := nodes[claim.uid])),
             pods=len(pods),
             pods_ready=sum(pod.ready for pod in pods),
             stored_state=pool.metadata.annotations.get(labels.ROLLOUT, ""),
@@ -86,10 +86,10 @@ class RolloutActivities:
             now = utc_now()
             await self._pools.patch_status(request.name, annotations={labels.ROLLOUT: request.stored_state}, now=now)
 
-    async def _pods_on(self, new: Iterable[NodeClaim], nodes: dict[str, NodeFact]) -> Sequence[DrainPod]:
+    async def _pods_on(self, new: Iterable[NodeClaim], nodes: Mapping[str, NodeFact | None]) -> Sequence[DrainPod]:
         """Pods on the youngest new nodes that are not terminating and would be rescheduled."""
         youngest = sorted(new, key=_created_at, reverse=True)[:MAX_NODES]
-        names = [node.name for claim in youngest if (node := nodes.get(claim.status.provider_id))]
+        names = [node.name for claim in youngest if (node := nodes[claim.uid])]
         now = utc_now()
         found = await call_for_each(names, lambda name: self._pods.on_node(name, now=now))
         return [pod for pods in found for pod in pods if pod.reschedulable and pod.deletion is None]

@@ -9,7 +9,7 @@ from itertools import count, islice
 
 from temporalio import activity
 
-from activities.ports.core import ConditionPatch, Ports, find_nodeclaim, publish_event_on
+from activities.ports.core import ConditionPatch, NodeFact, Ports, find_nodeclaim, publish_event_on
 from activities.runtime import background_heartbeat, call_for_each, map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
@@ -19,6 +19,7 @@ from tenure.apis.resources import NODES
 from tenure.clock import utc_now
 from tenure.model.extra_capacity import NodeLoad, ReplicasRequest, ReplicasResult
 from tenure.model.nodeclaim.names import make_nodeclaim_name
+from tenure.model.nodeclaim.node_identity import identify_nodes
 from tenure.policy.nodepool import decide_nodeclass_ready, validate_nodepool
 from tenure.policy.static_capacity import (
     MAX_CREATED_PER_PASS,
@@ -117,12 +118,12 @@ class ReplicaActivities:
             return sort_for_deletion(_build_candidate(claim, is_protected=False) for claim in unlaunched)
         now = utc_now()
         nodes = await self._nodes.list(labels={labels.NODEPOOL: existing[0].nodepool})
-        protected_ids = {node.provider_id for node in nodes if node.annotations.get(labels.DO_NOT_DISRUPT) == "true"}
+        identities = identify_nodes(existing, nodes)
         loads = await self._loads.on_nodes([one.status.node_name for one in existing if one.status.node_name], now=now)
         return sort_for_deletion(
             _build_candidate(
                 claim,
-                is_protected=claim.status.provider_id in protected_ids,
+                is_protected=_is_protected(identities[claim.uid].node),
                 load=loads.get(claim.status.node_name, NodeLoad()),
                 remaining_lifetime=remaining_lifetime_share(claim.metadata.creation_timestamp, claim.expires_at, now),
             )
@@ -154,6 +155,10 @@ class ReplicaActivities:
 def _generate_names(pool: str, plan_id: str, taken: set[str]) -> Iterator[str]:
     """Free names of the plan, in order of their index."""
     return (name for index in count() if (name := make_nodeclaim_name(pool, plan_id, index)) not in taken)
+
+
+def _is_protected(node: NodeFact | None) -> bool:
+    return node is not None and node.annotations.get(labels.DO_NOT_DISRUPT) == "true"
 
 
 def _build_candidate(

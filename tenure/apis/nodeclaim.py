@@ -112,6 +112,18 @@ class NodeClaim(KubeObject):
         return self.metadata.labels.get(labels.NODEPOOL, "")
 
     @property
+    def provider_id(self) -> str:
+        return self.status.provider_id
+
+    @property
+    def node_name(self) -> str:
+        return self.status.node_name
+
+    @property
+    def registered(self) -> bool:
+        return self.is_true(labels.REGISTERED_CONDITION)
+
+    @property
     def expires_at(self) -> datetime | None:
         """When the node expires, regardless of its pods; None for never."""
         after, born = self.spec.expire_after_delta, self.metadata.creation_timestamp

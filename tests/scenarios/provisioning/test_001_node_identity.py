@@ -100,7 +100,8 @@ async def test_second_node_with_the_same_provider_id_is_ignored(product: Install
         (claim,) = await scope.run_pods(1)
         name, node = claim["metadata"]["name"], claim["status"]["nodeName"]
         second = f"{scope.name}-second"
-        body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": second}}
+        metadata = {"name": second, "labels": {labels.NODEPOOL: scope.name}}
+        body = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
         path = NODES.path(second)
         await product.kube.request(
             "POST", NODES.path(), body={**body, "spec": {"providerID": claim["status"]["providerID"]}}

@@ -71,6 +71,15 @@ async def observe_rollout(cluster: FakeCluster, request: RolloutRequest = REQUES
     return await run_activity(RolloutActivities(cluster.made).observe_rollout, request)
 
 
+async def test_second_node_with_the_same_provider_id_is_ignored(cluster: FakeCluster) -> None:
+    for name, fields in (("sick", {"ready": False}), ("old", {"Drifted": "True", "is_tainted": True})):
+        add_node(cluster, name, Registered="True", **fields)
+        cluster.claims.found[name]["status"]["nodeName"] = f"node-{name}"
+        cluster.nodes.join(f"second-{name}", f"aws:///us-west-2a/i-{name}", labels={labels.NODEPOOL: "default"})
+    found = await observe_rollout(cluster)
+    assert (found.updated_nodes, found.ready, found.departing) == (1, 0, ("uid-old",))
+
+
 async def test_drifted_updated_and_departing_nodes_are_counted(cluster: FakeCluster) -> None:
     add_node(cluster, "old", Drifted="True")
     add_node(cluster, "going", Drifted="True", is_tainted=True)

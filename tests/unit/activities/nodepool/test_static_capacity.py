@@ -178,6 +178,17 @@ async def test_unlaunched_nodeclaims_are_deleted_first_without_reading_loads(clu
     assert active_nodeclaims(cluster) == {"a", "b"}
 
 
+async def test_second_node_with_the_same_provider_id_protects_nothing(cluster: FakeCluster) -> None:
+    add_running_nodes(cluster, "busy", pods=1)
+    add_running_nodes(cluster, "empty")
+    cluster.claims.set_status("empty", Registered="True")
+    provider, protected = "aws:///us-west-2a/i-empty", {labels.DO_NOT_DISRUPT: "true"}
+    cluster.nodes.join("second", provider, labels={labels.NODEPOOL: "default"}, annotations=protected)
+    cluster.pools.add("default", replicas=1)
+    await reconcile_replicas(cluster)
+    assert active_nodeclaims(cluster) == {"busy"}
+
+
 async def test_scale_down_deletes_empty_nodes_first_and_protected_last(cluster: FakeCluster) -> None:
     add_running_nodes(cluster, "busy", "light", pods=1)
     add_running_nodes(cluster, "empty", "bare")

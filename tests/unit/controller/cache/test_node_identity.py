@@ -1,5 +1,5 @@
 """Each state of a NodeClaim's Node, as each consumer sees it: cache, nominations, metrics, digest, budgets, plan,
-drift, repair, the decision of the workflow, and the verdict that commands show."""
+drift, repair, activities that read live Nodes, the decision of the workflow, and the verdict that commands show."""
 
 import copy
 from dataclasses import dataclass
@@ -14,7 +14,11 @@ from tenure.controller.cache.nominations import Nominations
 from tenure.controller.cache.pod_verdicts import PodVerdicts
 from tenure.controller.disruption.cached_budgets import NodePoolBudgets
 from tenure.controller.signals.digests import NodeClaimView, nodeclaim_digest
+from tenure.kube.facts.objects import node_fact
 from tenure.model.blockers import INSTANCE_STOPPED, NODE_NOT_FOUND, NOMINATED, NOT_BOUND
+from tenure.model.disruption.permits import AllowedDisruptionsRequest
+from tenure.model.facts import NodeCondition
+from tenure.model.node_health import RepairRequest
 from tenure.model.nodeclaim.node_identity import NodeStatus
 from tenure.model.nodeclaim.requests import InstanceStatus
 from tenure.model.nodeclaim.state import Deadlines
@@ -26,6 +30,7 @@ from tenure.scheduling.disruption.eligibility import lifecycle_exclusions
 from tenure.scheduling.existing_nodes import build_existing_nodes
 from tenure.scheduling.snapshot import ClusterFacts
 from tests.support.controller.builders import CacheHarness, Json, at, claim, node, not_ready_tracker, pod, pool, stamp
+from tests.unit.activities.builders import FakeCluster, run_activity
 from tests.unit.policy.builders import node as ready_node
 
 GRACE = 300
@@ -71,6 +76,18 @@ SECOND = node("n0", of="c1")
 SECOND["status"]["conditions"].append({"type": "KernelReady", "status": "False", "lastTransitionTime": stamp()})
 REBOOTED = copy.deepcopy(OWN)
 REBOOTED["status"]["nodeInfo"] = {"bootID": "boot-2"}
+UNHEALTHY = (NodeCondition(type="KernelReady", status="False"),)
+REPAIR = RepairRequest(
+    name="sick",
+    uid="uid-sick",
+    pool="general",
+    node_name="sick",
+    provider_id="aws:///us-west-2a/i-sick",
+    step="reboot",
+    condition="KernelReady=False",
+    conditions=(("Ready", "False"), ("KernelReady", "False")),
+    max_unhealthy="0",
+)
 GONE: dict[str, Any] = {"is_not_ready": True, "allowed": 0, "room_after": 0}
 CASES: dict[str, tuple[str, list[Json], Expected]] = {
     "starting": ("Launched", [], Expected(NodeStatus.STARTING, exclusions=("NoNode",))),
@@ -133,6 +150,11 @@ CASES: dict[str, tuple[str, list[Json], Expected]] = {
         [OWN, SECOND],
         Expected(NodeStatus.PRESENT, ("n1",), "n1", pod_code=NOT_BOUND),
     ),
+    "not ready, with a second Node": (
+        "Initialized",
+        [NOT_READY, SECOND],
+        Expected(NodeStatus.NOT_READY, ("n1",), "n1", unhealthy=("Ready",), **GONE),
+    ),
     "created again with another name": (
         "Initialized",
         [SECOND],
@@ -148,21 +170,28 @@ CASES: dict[str, tuple[str, list[Json], Expected]] = {
     ),
 }
 
+INITIALIZED = [name for name, (phase, _, _) in CASES.items() if phase == "Initialized"]
+
 
 @pytest.fixture(params=CASES)
 def case(request: Any) -> tuple[CacheHarness, Expected]:
     """The Node is lost at 0. The budget of the pool is one node."""
-    phase, nodes, expected = CASES[request.param]
+    raw, nodes, expected = objects_of(request.param)
     harness = CacheHarness()
     harness.apply_objects("nodepools", pool(disruption={"consolidateAfter": "0s", "budgets": [{"nodes": "1"}]}))
-    raw = claim("c1", phase=phase)
-    raw["status"] |= {"nodeName": "n1"} if phase == "Initialized" else {}
     harness.now = at(0)
-    for one in (nodes := copy.deepcopy(nodes)):
-        one["status"]["conditions"][0]["lastTransitionTime"] = at(0).isoformat()
     harness.apply_objects("nodes", *nodes)
     harness.apply_objects("nodeclaims", raw)
     return harness, expected
+
+
+def objects_of(case: str) -> tuple[Json, list[Json], Expected]:
+    phase, nodes, expected = CASES[case]
+    raw = claim("c1", phase=phase)
+    raw["status"] |= {"nodeName": "n1"} if phase == "Initialized" else {}
+    for one in (nodes := copy.deepcopy(nodes)):
+        one["status"]["conditions"][0]["lastTransitionTime"] = at(0).isoformat()
+    return raw, nodes, expected
 
 
 def test_cache_assigns_the_node(case: tuple[CacheHarness, Expected]) -> None:
@@ -188,6 +217,29 @@ def test_budget_counts_the_node(case: tuple[CacheHarness, Expected]) -> None:
     headroom = NodePoolBudgets(harness.cache, lambda _: None).allowed_disruptions((), WITHIN).pools["general"]["Empty"]
     assert headroom.allowed == expected.allowed
     assert headroom.allowed_for(unavailable=True) == 1
+
+
+@pytest.mark.parametrize("name", INITIALIZED)
+async def test_live_budget_and_repair_count_the_node(name: str) -> None:
+    """All Nodes have the label of the NodePool, which selects them."""
+    raw, nodes, expected = objects_of(name)
+    cluster = FakeCluster()
+    cluster.pools.add("general", disruption={"budgets": [{"nodes": "1"}]})
+    cluster.claims.found["c1"] = raw
+    for one in nodes:
+        one["metadata"].setdefault("labels", {})[labels.NODEPOOL] = "general"
+        cluster.nodes.found[one["metadata"]["name"]] = node_fact(one)
+    budget = AllowedDisruptionsRequest(name="general", reason="Drifted")
+    found = await run_activity(cluster.allowed_disruptions.read_allowed_disruptions, budget)
+    assert found.allowed == expected.allowed
+    cluster.nodes.join("sick", "aws:///us-west-2a/i-sick", labels=REGISTERED, conditions=UNHEALTHY)
+    cluster.claims.add("sick", labels={labels.NODEPOOL: "general"})
+    is_missing = expected.status is NodeStatus.MISSING
+    unhealthy = 1 + (is_missing or bool(expected.unhealthy))
+    total = 1 + (is_missing or bool(expected.nodes))
+    repaired = await run_activity(cluster.repairing.repair_node, REPAIR)
+    counted = f"{unhealthy} of {total} nodes of NodePool general are unhealthy"
+    assert repaired.why == f"{counted}, and maxUnhealthy 0 allows 0"
 
 
 def test_plan_counts_the_room(case: tuple[CacheHarness, Expected]) -> None:
@@ -238,9 +290,7 @@ def test_repair_counts_conditions_of_the_node_alone(case: tuple[CacheHarness, Ex
     assert tuple(one.type for one in observe(harness).unhealthy) == expected.unhealthy
 
 
-@pytest.mark.parametrize(
-    "case", [name for name, (phase, _, _) in CASES.items() if phase == "Initialized"], indirect=True
-)
+@pytest.mark.parametrize("case", INITIALIZED, indirect=True)
 def test_workflow_and_commands_follow_the_node(case: tuple[CacheHarness, Expected]) -> None:
     harness, expected = case
     status, observed = InstanceStatus(state=expected.instance), observe(harness).model_copy(update={"number": 1})
