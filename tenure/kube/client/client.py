@@ -32,8 +32,6 @@ CONNECTIONS = 100
 """Maximum number of connections; each watch holds one."""
 TIMEOUT = 15.0
 """Seconds for a request and its response; shorter than the start-to-close timeout of every calling activity."""
-MAX_CONCURRENT_REQUESTS = 32
-"""Without watches. An API server rejects larger bursts."""
 THROTTLED_TRIES = 5
 _CONNECT_TIMEOUT = 5.0
 _TOKEN_CHECK = 60.0
@@ -83,7 +81,6 @@ class KubeClient:
             headers={"Accept": "application/json", "User-Agent": "tenure"},
             proxy=configuration.proxy or None,
         )
-        self._request_slots = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
         self.calls = 0
         """Requests sent, watches included."""
 
@@ -110,11 +107,10 @@ class KubeClient:
         if body is not None:
             headers["Content-Type"] = content_type
             data = json.dumps(body, separators=(",", ":")).encode()
-        await self._rate_limiter.acquire()
         self.calls += 1
         try:
             async with (
-                self._request_slots,
+                self._rate_limiter.slot(),
                 self._session.request(
                     method,
                     self._server + path,
@@ -161,8 +157,8 @@ class KubeClient:
         self, path: str, *, params: Mapping[str, str], silence: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """The lines of a streaming response. Raises TryLater after `silence` seconds without data."""
-        await self._rate_limiter.acquire()
-        self.calls += 1
+        async with self._rate_limiter.slot():
+            self.calls += 1  # Only its start counts for the limit: a watch stays open for minutes.
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT, sock_read=silence)
         try:
             async with self._session.get(

@@ -5,7 +5,7 @@ from contextvars import copy_context
 
 import pytest
 
-from tenure.kube.client.rate_limiter import RateLimiter
+from tenure.kube.client.rate_limiter import MAX_CONCURRENT_REQUESTS, RateLimiter
 from tenure.model.base import REQUEST_PRIORITY, RequestPriority
 from tests.support.virtual_time import in_virtual_time
 
@@ -13,10 +13,11 @@ QPS = 100
 
 
 class ConcurrentCallers:
-    """Calls `acquire` concurrently and records the order and the waits in seconds."""
+    """Sends requests of `seconds` concurrently and records the order and the waits in seconds."""
 
-    def __init__(self, *, burst: int = 1) -> None:
+    def __init__(self, *, burst: int = 1, seconds: float = 0.0) -> None:
         self.waits: list[float] = []
+        self._seconds, self.most, self.ended = seconds, 0, 0
         self._rate_limiter = RateLimiter(QPS, burst, observe_wait=self.waits.append)
         self.turns: list[str] = []
         self.tasks: list[asyncio.Task[None]] = []
@@ -24,11 +25,14 @@ class ConcurrentCallers:
     def start_calls(self, count: int, request_class: RequestPriority = "") -> None:
         context = copy_context()
         context.run(REQUEST_PRIORITY.set, request_class)
-        self.tasks += [asyncio.create_task(self._acquire(request_class), context=context.copy()) for _ in range(count)]
+        self.tasks += [asyncio.create_task(self._call(request_class), context=context.copy()) for _ in range(count)]
 
-    async def _acquire(self, request_class: str) -> None:
-        await self._rate_limiter.acquire()
-        self.turns.append(request_class)
+    async def _call(self, request_class: str) -> None:
+        async with self._rate_limiter.slot():
+            self.turns.append(request_class)
+            self.most = max(self.most, len(self.turns) - self.ended)
+            await asyncio.sleep(self._seconds)
+            self.ended += 1
 
     async def wait_for_all(self) -> list[str]:
         await asyncio.gather(*self.tasks, return_exceptions=True)
@@ -89,3 +93,45 @@ async def test_turn_of_a_cancelled_call_goes_to_the_next() -> None:
         task.cancel()
     await callers.wait_for_all()
     assert_waits(callers.waits, burst=1, count=3)
+
+
+@in_virtual_time
+async def test_renewal_of_the_lease_overtakes_requests_that_wait_for_a_slow_server() -> None:
+    callers = ConcurrentCallers(burst=300, seconds=1.0)
+    callers.start_calls(300)
+    await asyncio.sleep(0.5)
+    callers.start_calls(1, "lease")
+    turns = await callers.wait_for_all()
+    assert callers.most == MAX_CONCURRENT_REQUESTS
+    # The requests that are sent already, and at most one of each other queue.
+    assert turns.index("lease") <= MAX_CONCURRENT_REQUESTS + 1
+
+
+@in_virtual_time
+async def test_rate_stays_bounded_after_a_slow_server_recovers() -> None:
+    callers = ConcurrentCallers(burst=10, seconds=60.0)
+    callers.start_calls(1000)
+    await asyncio.sleep(30)
+    callers._seconds = 0.0
+    await asyncio.sleep(31)
+    # Tokens for a minute have not accumulated: the burst, and one second of the rate.
+    assert MAX_CONCURRENT_REQUESTS < len(callers.turns) <= MAX_CONCURRENT_REQUESTS + 10 + QPS + 1
+    await callers.wait_for_all()
+
+
+@in_virtual_time
+async def test_cancelled_calls_leave_no_slot_occupied() -> None:
+    callers = ConcurrentCallers(burst=1000, seconds=1.0)
+    callers.start_calls(200)
+    await asyncio.sleep(0.5)
+    for task in callers.tasks[:100]:
+        task.cancel()
+    await asyncio.sleep(0)
+    for task in callers.tasks[100:]:
+        task.cancel()
+    await callers.wait_for_all()
+    callers.turns.clear()
+    callers.start_calls(MAX_CONCURRENT_REQUESTS)
+    await asyncio.sleep(0.1)
+    assert len(callers.turns) == MAX_CONCURRENT_REQUESTS
+    await callers.wait_for_all()
