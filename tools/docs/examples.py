@@ -58,10 +58,7 @@ def _explain_blocked_drain() -> str:
         drain=DrainState(status=DrainStatus(eviction_blockers=(_block_eviction(),), pods=1)),
         history=tuple(_list_steps()),
     )
-    found = explain_nodeclaim(state)
-    return NodeExplanation(
-        _summarize(), found.steps, verdict=found.verdict, drain=found.drain, calls=(_drain_call(),)
-    ).format_text()
+    return NodeExplanation(_summarize(), explain_nodeclaim(state), calls=(_drain_call(),)).format_text()
 
 
 def _summarize() -> NodeClaimSummary:

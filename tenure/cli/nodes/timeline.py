@@ -1,7 +1,7 @@
 """The explanation of one node (current state, then history), and the history of any workflow as text."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -11,8 +11,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 
 from tenure.cli.nodes.workflows import NodeClaimSummary, as_json, format_span
 from tenure.model.base import format_short_list
-from tenure.model.blockers import Verdict
-from tenure.model.nodeclaim.history import NodeClaimOutcome, Step
+from tenure.model.nodeclaim.history import NodeClaimExplanation, NodeClaimOutcome, Step
 
 _OURS: Final = "Tenure"
 _ENDS: Final = {
@@ -173,20 +172,13 @@ CALLS: Final = 8
 @dataclass(frozen=True)
 class NodeExplanation:
     nodeclaim: NodeClaimSummary
-    steps: Sequence[Step] = ()
+    state: NodeClaimExplanation = field(default_factory=NodeClaimExplanation)
     reason: str = ""
     """Why it was deleted."""
     remark: str = ""
-    drift: str = ""
-    drain: Sequence[str] = ()
-    expires: datetime | None = None
-    verdict: Verdict | None = None
-    bought_for: str = ""
-    not_ready: str = ""
-    events: Sequence[str] = ()
     disruption: Sequence[str] = ()
-    paused: Sequence[str] = ()
-    evicted_pods: Sequence[str] = ()
+    pauses: Sequence[str] = ()
+    """Of its NodePool and of the cluster."""
     calls: Sequence[ActivityCall] = ()
     """Activities of its last run."""
 
@@ -202,7 +194,7 @@ class NodeExplanation:
             f"  since       {format_relative_time(nodeclaim.since, now)}",
         ]
         lines += [f"  {name:<10}  {value}" for name, value in self._list_facts(now) if value]
-        lines += [format_step(step) for step in self.steps]
+        lines += [format_step(step) for step in self.state.steps]
         lines += self._format_calls()
         return "\n".join(lines)
 
@@ -213,55 +205,55 @@ class NodeExplanation:
         yield from (f"  {format_time(one.at)}  {one.format_line()}" for one in self.calls[-CALLS:])
 
     def _list_facts(self, now: datetime | None) -> Iterator[tuple[str, str]]:
-        nodeclaim, verdict = self.nodeclaim, self.verdict
+        nodeclaim, state, verdict = self.nodeclaim, self.state, self.state.verdict
         deadline = (verdict.deadline if verdict else None) or nodeclaim.deadline
         yield "workflow", nodeclaim.url
-        yield "bought for", self.bought_for
+        yield "bought for", state.bought_for
         yield "deadline", format_relative_time(deadline, now) if deadline else ""
         yield "blocked by", verdict.sentence if verdict else nodeclaim.blocked_by
         yield "blocked", f"since {format_relative_time(verdict.since, now)}" if verdict and verdict.since else ""
         yield "action", verdict.remedy if verdict and verdict.remedy not in verdict.sentence else ""
-        yield from (("from AWS", line) for line in self.events)
-        yield from (("paused", line) for line in self.paused)
-        yield from (("drain", line) for line in self.drain)
-        yield "drifted", self.drift
-        yield "NotReady", self.not_ready
-        yield "expires", format_time(self.expires) if self.expires else ""
+        yield from (("from AWS", line) for line in state.events)
+        yield from (("paused", line) for line in (state.paused, *self.pauses))
+        yield from (("drain", line) for line in state.drain)
+        yield "drifted", state.drift
+        yield "NotReady", state.not_ready
+        yield "expires", format_time(state.expires) if state.expires else ""
         yield from (("disruption", line) for line in self.disruption)
-        yield "evicted", format_short_list(self.evicted_pods, NAMED)
+        yield "evicted", format_short_list(state.evicted_pods, NAMED)
         yield "reason", self.reason
         yield "note", self.remark
 
     def as_json(self) -> dict[str, Any]:
+        state = self.state
         return {
             **as_json(self.nodeclaim),
-            "verdict": self.verdict.model_dump(mode="json") if self.verdict else None,
-            "boughtFor": self.bought_for,
-            "events": list(self.events),
-            "paused": list(self.paused),
-            "drain": list(self.drain),
-            "drift": self.drift,
-            "away": self.not_ready,
-            "expires": self.expires.isoformat() if self.expires else None,
+            "verdict": state.verdict.model_dump(mode="json") if state.verdict else None,
+            "boughtFor": state.bought_for,
+            "events": list(state.events),
+            "paused": [one for one in (state.paused, *self.pauses) if one],
+            "drain": list(state.drain),
+            "drift": state.drift,
+            "away": state.not_ready,
+            "expires": state.expires.isoformat() if state.expires else None,
             "disruption": list(self.disruption),
-            "drainedOf": list(self.evicted_pods),
+            "drainedOf": list(state.evicted_pods),
             "wentFor": self.reason,
             "note": self.remark,
             "calls": [one.as_json() for one in self.calls],
-            "steps": [step.model_dump(mode="json") for step in self.steps],
+            "steps": [step.model_dump(mode="json") for step in state.steps],
         }
 
 
 def explain_completed(nodeclaim: NodeClaimSummary, outcome: NodeClaimOutcome) -> NodeExplanation:
-    return NodeExplanation(
-        nodeclaim,
-        outcome.history,
-        reason=outcome.reason,
+    state = NodeClaimExplanation(
+        steps=outcome.history,
         drift=outcome.drift,
         bought_for=outcome.why,
         events=outcome.events,
         evicted_pods=outcome.evicted_pods,
     )
+    return NodeExplanation(nodeclaim, state, reason=outcome.reason)
 
 
 def format_step(step: Step) -> str:

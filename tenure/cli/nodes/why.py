@@ -172,20 +172,7 @@ async def _explain_running(client: Client, cluster: str, nodeclaim: NodeClaimSum
         pending.cancel()
         return NodeExplanation(nodeclaim, remark=state)
     status, pauses = await pending
-    return NodeExplanation(
-        nodeclaim,
-        state.steps,
-        drift=state.drift,
-        drain=state.drain,
-        verdict=state.verdict,
-        bought_for=state.bought_for,
-        expires=state.expires,
-        not_ready=state.not_ready,
-        events=state.events,
-        evicted_pods=state.evicted_pods,
-        disruption=format_disruption_status(status),
-        paused=(*filter(None, (state.paused,)), *pauses),
-    )
+    return NodeExplanation(nodeclaim, state, disruption=format_disruption_status(status), pauses=pauses)
 
 
 async def query_explanation(client: Client, nodeclaim: NodeClaimSummary) -> NodeClaimExplanation | str:

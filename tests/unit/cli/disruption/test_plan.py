@@ -61,7 +61,7 @@ def test_node_lists_all_ineligibility_reasons() -> None:
     nodeclaim = NodeClaimSummary(workflow_id="demo/nodeclaim/one/1", name="one", phase="Ready")
     assert (
         "  disruption  eligible for Underutilized"
-        in NodeExplanation(nodeclaim, (), disruption=lines).format_text().splitlines()
+        in NodeExplanation(nodeclaim, disruption=lines).format_text().splitlines()
     )
     assert (
         format_disruption_status(DisruptionStatus(commands=(SINGLE,)))[0]

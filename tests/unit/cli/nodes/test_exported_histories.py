@@ -29,7 +29,7 @@ def test_node_is_explained_by_nodeclaim_node_or_instance_name(folder: Path) -> N
         "demo/nodeclaim/web-1/0a1b2c3d",
     )
     assert nodeclaim.instance_id and nodeclaim.instance_type and nodeclaim.zone
-    assert [step.phase.value for step in explanation.steps][:3] == ["Launch", "Registration", "Initialization"]
+    assert [step.phase.value for step in explanation.state.steps][:3] == ["Launch", "Registration", "Initialization"]
     assert [one.what.split()[0] for one in explanation.calls][1:3] == ["launch_one", "register_node"]
     for name in filter(None, (nodeclaim.node_name, nodeclaim.instance_id)):
         assert explain_exported_nodes(folder, name) == [explanation]

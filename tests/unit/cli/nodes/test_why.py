@@ -43,8 +43,11 @@ def state(**fields: Any) -> NodeClaimState:
     return NodeClaimState(identity=IDENTITY, **fields)
 
 
-def lines_of(summary: NodeClaimSummary, steps: Sequence[Step] = (), **fields: Any) -> list[str]:
-    return NodeExplanation(summary, steps, **fields).format_text().splitlines()
+def lines_of(
+    summary: NodeClaimSummary, *steps: Step, remark: str = "", calls: Sequence[ActivityCall] = (), **fields: Any
+) -> list[str]:
+    found = NodeExplanation(summary, NodeClaimExplanation(steps=steps, **fields), remark=remark, calls=calls)
+    return found.format_text().splitlines()
 
 
 def test_pending_pod_shows_its_verdict_with_times_and_action() -> None:
@@ -84,7 +87,7 @@ def test_action_is_not_repeated() -> None:
 def blocked_lines(code: str, blocked_by: str) -> list[str]:
     """`tenure why` of a draining node, six minutes later."""
     blocked = explain_nodeclaim(state(phase=Phase.DRAIN, since=START, blocked_by=blocked_by, blocked_code=code))
-    found = NodeExplanation(nodeclaim("Drain"), verdict=blocked.verdict)
+    found = NodeExplanation(nodeclaim("Drain"), blocked)
     return found.format_text(START + timedelta(minutes=6)).splitlines()
 
 
@@ -96,7 +99,7 @@ def test_waiting_node_shows_blocker_and_deadline() -> None:
         blocked_by="pdb default/web",
         node_name="ip-10-0-0-1",
     )
-    lines = lines_of(drains, (Step(phase=Phase.DRAIN, at=START, cause="Empty"),))
+    lines = lines_of(drains, Step(phase=Phase.DRAIN, at=START, cause="Empty"))
     assert lines[0] == "NodeClaim one · node ip-10-0-0-1"
     assert "  phase       Drain (overdue)" in lines
     assert "  deadline    2026-01-01 13:00:00 UTC" in lines
@@ -222,7 +225,8 @@ def test_details_page_shows_drain_and_decisions() -> None:
 
 def test_json_explanation_is_complete() -> None:
     step = Step(phase=Phase.LAUNCH, at=START, cause="created")
-    explanation = NodeExplanation(nodeclaim(price=0.25), (step,), drift="AMIDrift", expires=START)
+    state = NodeClaimExplanation(steps=(step,), drift="AMIDrift", expires=START)
+    explanation = NodeExplanation(nodeclaim(price=0.25), state)
     result = json.loads(json.dumps(explanation.as_json()))
     assert (result["nodeClaim"], result["pricePerHour"], result["drift"]) == ("one", 0.25, "AMIDrift")
     assert result["expires"] == START.isoformat() and result["steps"][0]["cause"] == "created"
