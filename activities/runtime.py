@@ -47,13 +47,6 @@ def as_application_error(fault: Fault) -> ApplicationError:
     )
 
 
-def not_yet_error(message: str, *, retry_after: timedelta) -> ApplicationError:
-    """Wait by a retry, which adds no history event and counts no failure."""
-    return ApplicationError(
-        message[:_MESSAGE_LIMIT], type="NotYet", next_retry_delay=retry_after, category=ApplicationErrorCategory.BENIGN
-    )
-
-
 def _retry_delay(fault: Fault) -> timedelta | None:
     if fault.retry_after is not None:
         return timedelta(seconds=fault.retry_after)

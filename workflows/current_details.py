@@ -57,43 +57,29 @@ PHASE_NEXT_STEP = {
 
 
 def render_nodeclaim(state: NodeClaimState) -> str:
-    launched, rejection, pause = state.launched, state.rejection, state.pause
+    launched, rejection, pause, cancelled = state.launched, state.rejection, state.pause, state.cancelled_drain
+    lateness = " — **overdue**" if state.overdue else " — slow" if state.slow else ""
+    deadline = state.deadline or state.waits_until
     rows = [
-        (
-            "phase",
-            f"**{state.phase.value}**" + (" — **overdue**" if state.overdue else " — slow" if state.slow else ""),
-        ),
+        ("phase", f"**{state.phase.value}**{lateness}"),
         ("since", _format_time(state.since)),
-        (
-            "deadline",
-            _format_time(state.deadline or state.waits_until) if state.deadline or state.waits_until else "none",
-        ),
+        ("deadline", _format_time(deadline) if deadline else "none"),
         ("when overdue", action_of(state.observed.rules, state.phase) if state.deadline else "-"),
         ("next step", PHASE_NEXT_STEP[state.phase]),
         ("node", state.node_name or "none yet"),
         ("NodePool", state.identity.pool or "none"),
     ]
-    if state.identity.why:
-        rows.append(("created for", state.identity.why))
-    if state.identity.group_id:
-        rows.append(("launch group", state.identity.group_id))
+    rows += [("created for", state.identity.why), ("launch group", state.identity.group_id)]
     if launched:
         rows.append(("instance", f"{launched.provider_id} ({launched.instance_type})"))
         rows.append(("launched as", f"{launched.capacity_type} in {launched.zone}"))
     rows += [("from AWS", line) for line in describe_interruption_events(state)]
-    if rejection:
-        rows.append(("launch rejected", f"{rejection.reason}: {rejection.message}"))
-    if drift := describe_drift(state):
-        rows.append(("drifted", drift))
-    if not_ready := describe_not_ready(state):
-        rows.append(("NotReady", not_ready))
+    rows.append(("launch rejected", f"{rejection.reason}: {rejection.message}" if rejection else ""))
+    rows += [("drifted", describe_drift(state)), ("NotReady", describe_not_ready(state))]
     rows += [("drain", line) for line in describe_drain(state)]
-    if state.cancelled_drain:
-        rows.append(("drain cancelled", f"{_format_time(state.cancelled_drain.at)}: {state.cancelled_drain.why}"))
-    if expiry := expiry_of(state):
-        rows.append(("expires", _format_time(expiry)))
-    if pause:
-        rows.append(("paused", describe_pause(pause)))
+    rows.append(("drain cancelled", f"{_format_time(cancelled.at)}: {cancelled.why}" if cancelled else ""))
+    expiry = expiry_of(state)
+    rows += [("expires", _format_time(expiry) if expiry else ""), ("paused", describe_pause(pause) if pause else "")]
     history = "\n".join(
         f"- {_format_time(step.at)} **{step.phase.value}** {step.cause}" for step in state.history[-MAX_ROWS:]
     )
@@ -124,23 +110,17 @@ def format_drift(state: NodeClaimState) -> str:
 
 def describe_not_ready(state: NodeClaimState) -> str:
     """The current NotReady interval, the number and total duration of earlier ones, and reboots; empty without any."""
-    since, ended = (
-        ongoing_since(state.not_ready_intervals),
-        [one.until - one.since for one in state.not_ready_intervals if one.until],
+    since = ongoing_since(state.not_ready_intervals)
+    ended = [one.until - one.since for one in state.not_ready_intervals if one.until]
+    seconds = sum(ended, timedelta()).total_seconds()
+    recent = f", the latest {len(ended)} {'before ' * bool(since)}for {seconds:.0f} s in all" if ended else ""
+    reason = f"{state.observed.not_ready_reason}, its pods wait during its grace period"
+    parts = (
+        f"since {_format_time(since)}: {reason}" if since else "",
+        f"{state.flaps} times since it was initialized{recent}" if state.flaps else "",
+        f"rebooted {state.reboots} times" if state.reboots else "",
     )
-    rows = (
-        [f"since {_format_time(since)}: {state.observed.not_ready_reason}, its pods wait during its grace period"]
-        if since
-        else []
-    )
-    if state.flaps:
-        recent = (
-            f", the latest {len(ended)} {'before ' * bool(since)}for {_total_seconds(ended)} s in all" if ended else ""
-        )
-        rows.append(f"{state.flaps} times since it was initialized{recent}")
-    if state.reboots:
-        rows.append(f"rebooted {state.reboots} times")
-    return "; ".join(rows)
+    return "; ".join(filter(None, parts))
 
 
 def describe_interruption_events(state: NodeClaimState) -> tuple[str, ...]:
@@ -154,10 +134,6 @@ def describe_interruption_events(state: NodeClaimState) -> tuple[str, ...]:
         )
         for event in decision.live_events(state)
     )
-
-
-def _total_seconds(durations: Iterable[timedelta]) -> str:
-    return f"{sum(durations, timedelta()).total_seconds():.0f}"
 
 
 def describe_drain(state: NodeClaimState) -> tuple[str, ...]:
@@ -198,9 +174,8 @@ def render_nodepool(state: NodePoolState, paused: str, waits_for: str, rollout: 
         ("generation", str(observed.generation)),
         ("paused", paused or "no"),
         ("blocked by", state.blocked_by or "nothing"),
+        ("rollout", rollout),
     ]
-    if rollout:
-        rows.append(("rollout", rollout))
     if observed.static:
         numbers = f"{observed.replicas} desired, **{observed.existing}** running, {observed.terminating} terminating"
         rows.append(
@@ -271,9 +246,8 @@ def render_command(state: CommandState) -> str:
         ("blocked by", state.blocked_by or "nothing"),
         ("reason", f"{proposal.reason} ({proposal.kind}): {proposal.why}"),
         ("price", f"{proposal.price_before:.4f} USD/h before, {proposal.price_after:.4f} after"),
+        ("result", ": ".join(filter(None, (finished.ending, finished.why))) if finished else ""),
     ]
-    if finished:
-        rows.append(("result", f"{finished.ending}: {finished.why}" if finished.why else finished.ending))
     nodes = (f"{one.node}: {one.instance_type} of {one.pool} in {one.zone}" for one in proposal.candidates[:MAX_ROWS])
     replacements = (f"{name}: {'ready' if name in state.ready else 'starting'}" for name in state.claims[:MAX_ROWS])
     table = f"{_headline(describe_command_step(state))}{_render_table(rows)}"
@@ -383,8 +357,9 @@ def _render_task_row(name: str, task: TaskState) -> str:
     )
 
 
-def _render_table(rows: Sequence[tuple[str, str]]) -> str:
-    return "| | |\n|---|---|\n" + "\n".join(f"| {key} | {value} |" for key, value in rows)
+def _render_table(rows: Iterable[tuple[str, str]]) -> str:
+    """Without rows that have no value."""
+    return "| | |\n|---|---|\n" + "\n".join(f"| {key} | {value} |" for key, value in rows if value)
 
 
 def _render_list(items: Sequence[object], lines: Iterable[str]) -> str:

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Final, Literal
 
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.apis.feature_gates import FeatureGate
 from tenure.clock import CLOCK
@@ -264,10 +263,3 @@ class Rebuild:
             if loop.time() - since > ACCEPT_TIMEOUT_SECONDS:
                 raise TryLater(f"Temporal accepted nothing for {ACCEPT_TIMEOUT_SECONDS:.0f} s, after {count} workflows")
             await asyncio.sleep(_POLL_SECONDS)
-
-
-def _false_if_not_found(error: RPCError) -> bool:
-    """False for an object that does not exist. Raises any other error."""
-    if error.status is not RPCStatusCode.NOT_FOUND:
-        raise error
-    return False

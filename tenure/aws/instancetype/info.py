@@ -66,10 +66,6 @@ class TypeInfo:
     processor_features: tuple[str, ...]
 
     @property
-    def memory_bytes(self) -> int:
-        return self.memory_mib * _MEBIBYTE
-
-    @property
     def default_interfaces(self) -> int:
         return next((card.interfaces for card in self.cards if card.index == self.default_card), 0)
 

@@ -4,7 +4,7 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+from temporalio.exceptions import ApplicationError
 
 from activities.runtime import (
     AT_ONCE,
@@ -12,7 +12,6 @@ from activities.runtime import (
     as_application_error,
     call_for_each,
     map_faults,
-    not_yet_error,
     retry_transient,
 )
 from tenure.model.errors import BadInput, Conflict, Fault, Forbidden, NotFound, Throttled, TryLater
@@ -68,12 +67,6 @@ async def test_activities_map_faults_but_not_bugs() -> None:
     assert isinstance(fault.value.__cause__, NotFound)
     with pytest.raises(KeyError):
         await call(KeyError("a bug"))
-
-
-def test_not_yet_error_is_benign() -> None:
-    error = not_yet_error("pods are leaving", retry_after=timedelta(seconds=3))
-    assert error.category is ApplicationErrorCategory.BENIGN
-    assert error.next_retry_delay == timedelta(seconds=3) and not error.non_retryable
 
 
 async def test_results_keep_input_order() -> None:
