@@ -13,7 +13,6 @@ from itertools import chain
 from typing import TypeVar
 
 from temporalio.client import Client, WorkflowExecution
-from temporalio.service import RPCError
 
 from tenure.cli.console import PrintableTable, folded, make_table, unwrapped
 from tenure.cli.exit_codes import DONE, FAILED
@@ -36,7 +35,7 @@ from tenure.cli.nodes.workflows import (
 )
 from tenure.cli.output import Result
 from tenure.cli.temporal_client import Connection, temporal_command
-from tenure.controller.temporal.queries import query_invalid_objects
+from tenure.controller.temporal.queries import query_invalid_objects, query_or_none
 from tenure.model.base import Message
 from tenure.model.blockers import NEEDS_ATTENTION, SLOW
 from tenure.model.errors import InvalidObject
@@ -102,7 +101,7 @@ async def list_stuck_items(client: Client, cluster: str, now: datetime) -> list[
     rollouts = [one for one in found_pools if one.typed_search_attributes.get(search_attributes.OVERDUE)]
     states, provisioning, nodeclass_states, nodepool_states = await asyncio.gather(
         query_states(client, [one.id for one in (*rollouts, *under_way)], BlockedState),
-        _query_state(client, ids.provisioning(cluster), LaunchState),
+        query_or_none(client, ids.provisioning(cluster), "state", LaunchState, QUERY_TIMEOUT),
         query_states(client, nodeclasses, NodeClassState),
         query_states(client, [one.id for one in found_pools], RegistrationState),
     )
@@ -227,17 +226,11 @@ async def list_paused_objects(client: Client, cluster: str) -> list[PausedObject
 async def query_states(client: Client, workflow_ids: Sequence[str], state_type: type[S]) -> dict[str, S]:
     """By workflow ID. Those without a response are omitted."""
     batches = (workflow_ids[start : start + MAX_QUERIES] for start in range(0, len(workflow_ids), MAX_QUERIES))
-    found = [await asyncio.gather(*(_query_state(client, one, state_type) for one in batch)) for batch in batches]
+    found = [
+        await asyncio.gather(*(query_or_none(client, one, "state", state_type, QUERY_TIMEOUT) for one in batch))
+        for batch in batches
+    ]
     return {one: state for one, state in zip(workflow_ids, chain.from_iterable(found), strict=True) if state}
-
-
-async def _query_state(client: Client, workflow_id: str, state_type: type[S]) -> S | None:
-    handle = client.get_workflow_handle(workflow_id)
-    try:
-        state: S = await handle.query("state", result_type=state_type, rpc_timeout=QUERY_TIMEOUT)
-    except RPCError:
-        return None
-    return state
 
 
 def paused_object_name(workflow_id: str, cluster: str) -> str:

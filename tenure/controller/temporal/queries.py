@@ -18,11 +18,13 @@ M = TypeVar("M", bound=Message)
 TIMEOUT: Final = timedelta(seconds=5)
 
 
-async def query_or_none(temporal: Client, workflow_id: str, query: str, result_type: type[M]) -> M | None:
+async def query_or_none(
+    temporal: Client, workflow_id: str, query: str, result_type: type[M], timeout: timedelta = TIMEOUT
+) -> M | None:
     """None if no workflow runs, no worker responds, or its build does not know the query."""
     handle = temporal.get_workflow_handle(workflow_id)
     try:
-        found: M = await handle.query(query, result_type=result_type, rpc_timeout=TIMEOUT)
+        found: M = await handle.query(query, result_type=result_type, rpc_timeout=timeout)
     except (RPCError, WorkflowQueryFailedError, WorkflowQueryRejectedError):
         return None
     return found
