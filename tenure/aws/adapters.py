@@ -1,4 +1,4 @@
-"""Constructs the AWS adapters. `worker.py` passes them to the activities, where mypy checks them against the ports."""
+"""Constructs the AWS adapters. In `build_ports` of `tenure/worker/adapters.py`, mypy checks them against the ports."""
 
 from dataclasses import dataclass
 

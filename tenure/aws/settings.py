@@ -1,4 +1,4 @@
-"""Settings of the AWS adapters; `worker.py` fills them from its own settings."""
+"""Settings of the AWS adapters; `tenure/worker/settings.py` fills them from its own settings."""
 
 from tenure.apis.feature_gates import FeatureGate
 from tenure.model.base import Value

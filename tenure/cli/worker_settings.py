@@ -9,7 +9,7 @@ from tenure.cli.command import WORKER_FLAGS, command, option, with_options
 from tenure.cli.exit_codes import UsageError
 from tenure.cli.temporal_client import Connection
 from tenure.settings import Settings, SettingsError, load
-from worker import temporal_security
+from tenure.worker.settings import temporal_security
 
 
 def load_settings(context: typer.Context) -> Settings:

@@ -16,10 +16,12 @@ from temporalio.service import RPCError, RPCStatusCode
 from tenure.model.errors import TryLater
 from tenure.policy.policy_features import PolicyFeatures
 from tenure.settings import Settings
+from tenure.worker.adapters import build_ports, read_ahead
+from tenure.worker.settings import aws_settings, host_settings
 from tests.support.fakes.time_skipping_server import time_skipping
 from tests.support.paths import ROOT
 from tests.unit.controller.planning.provisioner_harness import FakeOfferings
-from worker import aws_settings, build_ports, host_settings, main, read_ahead
+from worker import main
 
 NOWHERE = "127.0.0.1:1"
 """An address without a server."""

@@ -27,7 +27,7 @@ from tenure.model.nodeclaim.state import Deadlines
 from tenure.policy.interruption.rules import ignored_by_all
 from tenure.policy.lifecycle_policy import resolve_policies
 from tenure.settings import Settings
-from worker import aws_settings
+from tenure.worker.settings import aws_settings
 
 Role = Annotated[str, typer.Option(help="ARN of the worker's role, if doctor runs with other credentials.")]
 NodeRole = Annotated[str, typer.Option(help="Name of the IAM role of nodes (default: from the EC2NodeClasses).")]

@@ -24,7 +24,7 @@ from tenure.controller.temporal.client import Installation
 from tenure.controller.temporal.errors import format_rpc_error
 from tenure.model.errors import BadInput, Fault
 from tenure.settings import Settings
-from worker import host_settings, installation_of
+from tenure.worker.settings import host_settings, installation_of
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only report missing workflows.")]
 _MISSING: Final = {

@@ -36,7 +36,7 @@ from tenure.kube.doctor import AREA as KINDS
 from tenure.kube.doctor import check_kinds, check_version
 from tenure.model.errors import Fault, Finding, Subject, has_problem
 from tenure.settings import Settings, SettingsError, load
-from worker import aws_settings, host_settings
+from tenure.worker.settings import aws_settings, host_settings
 
 KARPENTER: Final = "karpenter"
 _OWN: Final = resources.LIFECYCLE_POLICIES.plural

@@ -16,7 +16,7 @@ from tenure.cli.worker_settings import load_settings
 from tenure.model.errors import Fault
 from tenure.model.instance_types import InstanceType
 from tenure.settings import Settings
-from worker import aws_settings
+from tenure.worker.settings import aws_settings
 
 app = typer.Typer(add_completion=False)
 

@@ -13,6 +13,7 @@ from tenure.cli.main import load_command
 from tenure.controller.process import Health
 from tenure.sandbox.ports import Ports
 from tenure.settings import AWS_GATES, GATES, Settings, load
+from tenure.worker.temporal_workers import GRACE
 from tests.nightly.deploy.charts import (
     ALL_VALUES,
     BUILD_SECONDS,
@@ -31,7 +32,6 @@ from tests.nightly.deploy.charts import (
 )
 from tests.support.paths import ROOT
 from tools.docs.settings import NOT_VALUES
-from worker import GRACE
 
 pytestmark = pytest.mark.timeout(BUILD_SECONDS)
 UNMANAGED = {"key": "karpenter.sh/nodepool", "operator": "DoesNotExist"}

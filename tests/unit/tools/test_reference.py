@@ -20,7 +20,15 @@ from tools.docs.reference import ATTRIBUTES, CONDITIONS
 from tools.docs.settings import OURS
 from workflows import search_attributes
 
-PACKAGES = ("activities", "tenure/aws", "tenure/controller", "tenure/kube", "tenure/policy", "workflows")
+PACKAGES = (
+    "activities",
+    "tenure/aws",
+    "tenure/controller",
+    "tenure/kube",
+    "tenure/policy",
+    "tenure/worker",
+    "workflows",
+)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 EVENT_FUNCTIONS = {
     "publish",

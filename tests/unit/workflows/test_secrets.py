@@ -18,11 +18,11 @@ from tenure.model.errors import TryLater
 from tenure.model.launch import LaunchPreparation
 from tenure.model.provider_results import ResolvedNodeClass
 from tenure.settings import load
+from tenure.worker.settings import aws_settings, temporal_security
 from tests.support.fakes.cloud import FakeFleet, FakeResolver
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import wait_until
 from tests.support.workflows.nodeclaim_workflows import observe_empty, ready_nodeclaim, start_nodeclass, start_nodepool
-from worker import aws_settings, temporal_security
 
 API_KEY, SECRET, SESSION, USER_DATA = (f"MARK-{name}-5f1d" for name in ("api-key", "secret", "session", "user-data"))
 ENVIRONMENT = {"TEMPORAL_API_KEY": API_KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_SESSION_TOKEN": SESSION}
