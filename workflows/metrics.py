@@ -154,8 +154,9 @@ def _count_decision(decision: dict[str, str], pools: Iterable[str]) -> None:
 
 
 def _decision_labels(proposal: Proposal) -> dict[str, str]:
+    decision = "replace" if proposal.replacements else "delete"
     return {
-        "decision": "replace" if proposal.replacements else "delete",
+        "decision": "terminate-first" if proposal.terminate_first else decision,
         "reason": proposal.reason.lower(),
         "consolidation_type": "" if proposal.kind == "drift" else proposal.kind,
     }

@@ -145,6 +145,7 @@ NODECLASS_HASH_VERSION: Final = "karpenter.k8s.aws/ec2nodeclass-hash-version"
 INSTANCE_PROFILE_NAME: Final = "karpenter.k8s.aws/instance-profile-name"
 TAGGED: Final = "karpenter.k8s.aws/tagged"
 CLUSTER_NAME_TAGGED: Final = "compatibility.karpenter.k8s.aws/cluster-name-tagged"
+DISRUPTION_COST: Final = "karpenter.sh/disruption-cost"
 POD_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 PV_BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 

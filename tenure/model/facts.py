@@ -145,6 +145,7 @@ class PodFact(Value):
     """When the pod was bound: lastTransitionTime of its condition PodScheduled=True."""
     ready: bool | None = None
     deletion_cost: int = 0
+    """Of the annotation karpenter.sh/disruption-cost, else of controller.kubernetes.io/pod-deletion-cost."""
     unplannable: str = ""
     """The field that Tenure cannot plan for, with its value and the reason; empty if Tenure can plan for the pod."""
     labels: dict[str, str] = {}

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import compress
 from typing import Final
 
 import numpy as np
@@ -179,9 +180,11 @@ class InstanceTypeTable:
         np.minimum.at(prices, self.offering_rows[offerings], self.offering_prices[offerings])
         return prices
 
-    def count_distinct_values(self, key: str, rows: Indices) -> int:
-        """The number of values of a label that these types can have together."""
-        return int(self._label_matrix(key).matrix[:, rows].any(axis=1).sum())
+    def count_distinct_values(self, allowed: Requirement, rows: Indices) -> int:
+        """The number of allowed values of a label that these types can have together."""
+        labels = self._label_matrix(allowed.key)
+        found = np.asarray(labels.matrix[:, rows].any(axis=1), dtype=bool)
+        return sum(map(allowed.has, compress(labels.values, found.tolist())))
 
     def values_of(self, key: str, types: Mask) -> set[str]:
         """The values of a label that these types can have."""

@@ -156,8 +156,10 @@ def _relax_min_values(draft: NodeClaimDraft, rows: Indices) -> Requirements:
     return Requirements(
         requirement
         if requirement.min_values is None
-        else replace(requirement, min_values=min(requirement.min_values, table.count_distinct_values(key, rows)))
-        for key, requirement in draft.option.requirements.items()
+        else replace(
+            requirement, min_values=min(requirement.min_values, table.count_distinct_values(requirement, rows))
+        )
+        for requirement in draft.option.requirements.values()
     )
 
 

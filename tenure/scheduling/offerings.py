@@ -225,6 +225,6 @@ STRICT: Final = "Strict"
 def find_missing_variety(table: InstanceTypeTable, requirements: Requirements, rows: Indices) -> str:
     """The first minValues that these types do not reach, as text; empty if all are reached."""
     for key, one in requirements.items():
-        if one.min_values is not None and (found := table.count_distinct_values(key, rows)) < one.min_values:
+        if one.min_values is not None and (found := table.count_distinct_values(one, rows)) < one.min_values:
             return f"{key} needs {one.min_values} different values and {found} fit"
     return ""

@@ -3,6 +3,7 @@
 It runs for every pod event. Therefore it builds one plain dict, which pydantic validates once.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
@@ -24,6 +25,7 @@ MAX_SCHEDULER_MESSAGE: Final = 200
 """Characters."""
 _DAEMON_TERMS: Final = ("labels", "anti_affinity", "host_ports")
 """The topology terms of a DaemonSet's template that affect other pods."""
+_INT32: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 _TOLERATION: Final = {name: name for name in ("key", "operator", "value", "effect")} | {"seconds": "tolerationSeconds"}
 
 
@@ -249,8 +251,8 @@ def _ready_status(status: Json) -> bool | None:
 
 
 def _deletion_cost(annotations: Json) -> int:
-    """Zero if the annotation is not an integer, as in Kubernetes."""
-    try:
-        return int(annotations.get(labels.POD_DELETION_COST, "0"))
-    except ValueError:
-        return 0
+    """Of karpenter.sh/disruption-cost, else of controller.kubernetes.io/pod-deletion-cost (reference 1.15, 6.2). Zero
+    if that annotation is not an integer of 32 bits."""
+    written = annotations.get(labels.DISRUPTION_COST, annotations.get(labels.POD_DELETION_COST, ""))
+    cost = int(written) if _INT32.fullmatch(written) else 0
+    return cost if -(2**31) <= cost < 2**31 else 0

@@ -306,17 +306,17 @@ class InstanceSelector:
         self, offer: Offer, option: Option, type_options: TypeOptions, ordered: Indices
     ) -> Indices | RejectionReason:
         """The first row, and as many further rows as minValues requires."""
-        min_values = {key: one.min_values for key, one in option.requirements.items() if one.min_values is not None}
+        min_values = [one for one in option.requirements.values() if one.min_values is not None]
         if self.min_values_policy != STRICT or not min_values:
             return ordered[:1]
         selected = [ordered[0]]
         for row in ordered[1:]:
             if not self._missing_variety(offer, option, type_options, selected):
                 break
-            before = {key: offer.table.count_distinct_values(key, type_options.rows[selected]) for key in min_values}
             if any(
-                offer.table.count_distinct_values(key, type_options.rows[[*selected, row]]) > before[key]
-                for key in min_values
+                offer.table.count_distinct_values(one, type_options.rows[[*selected, row]])
+                > offer.table.count_distinct_values(one, type_options.rows[selected])
+                for one in min_values
             ):
                 selected.append(row)
         missing = self._missing_variety(offer, option, type_options, selected)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from tenure.apis import labels
 from tenure.apis.labels import NODE_NAME_FIELD
 from tenure.kube.facts.objects import is_ours, node_fact, nodeclaim_fact, nodepool_fact
 from tenure.kube.facts.pod_requests import pod_requests
@@ -302,14 +303,33 @@ def test_consolidation_settings_of_a_nodepool_are_read() -> None:
     assert (fact.consolidate_after, fact.consolidation_policy) == ("Never", "WhenEmpty")
 
 
-@pytest.mark.parametrize(("cost", "read"), [("-5", -5), ("much", 0), (None, 0)])
-def test_deletion_cost_readiness_and_start_of_a_pod_are_read(cost: str | None, read: int) -> None:
-    annotations = {"controller.kubernetes.io/pod-deletion-cost": cost} if cost else {}
-    raw = pod(metadata={"annotations": annotations})
+@pytest.mark.parametrize(
+    ("disruption_cost", "deletion_cost", "read"),
+    [
+        (None, None, 0),
+        (None, "-5", -5),
+        (None, "much", 0),
+        (None, "2147483648", 0),
+        (None, "9" * 4301, 0),
+        ("7", "-5", 7),
+        ("much", "-5", 0),
+        ("-2147483648", None, -(2**31)),
+    ],
+)
+def test_disruption_cost_of_a_pod_precedes_its_deletion_cost(
+    disruption_cost: str | None, deletion_cost: str | None, read: int
+) -> None:
+    written = {labels.DISRUPTION_COST: disruption_cost, labels.POD_DELETION_COST: deletion_cost}
+    annotations = {key: value for key, value in written.items() if value is not None}
+    assert pod_fact(pod(metadata={"annotations": annotations})).deletion_cost == read
+
+
+def test_readiness_and_start_of_a_pod_are_read() -> None:
+    raw = pod()
     assert pod_fact(raw).ready is None and pod_fact(raw).started is None
     raw["status"] = {"startTime": CREATED, "conditions": [{"type": "Ready", "status": "False"}]}
     fact = pod_fact(raw)
-    assert (fact.deletion_cost, fact.ready, fact.started) == (read, False, datetime(2026, 1, 1, 12, tzinfo=UTC))
+    assert (fact.ready, fact.started) == (False, datetime(2026, 1, 1, 12, tzinfo=UTC))
 
 
 @pytest.mark.parametrize(

@@ -376,6 +376,12 @@ def test_unsatisfiable_min_values_reject_or_relax_by_policy() -> None:
     assert next(one.min_values for one in nodeclaim.requirements if one.key == FAMILY) == 1
 
 
+def test_min_values_count_only_values_that_the_pods_allow() -> None:
+    varied = pool("p", f"{ZONE} Exists minValues=2")
+    assert len(Cluster(varied, pod()).plan().claims) == 1
+    assert f"{ZONE} needs 2 different values and 1 fit" in reasons(Cluster(varied, pod(selector={ZONE: "a"})).plan())[0]
+
+
 def test_nodeclaim_has_the_fields_of_its_nodepool() -> None:
     nodepool = pool(
         "p",

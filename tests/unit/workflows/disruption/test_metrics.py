@@ -13,6 +13,7 @@ from workflows import metrics
 DECISIONS = registry.VOLUNTARY_DISRUPTION_DECISIONS.name
 BY_NODEPOOL = registry.VOLUNTARY_DISRUPTION_DECISIONS_BY_NODEPOOL.name
 FAILURES = registry.VOLUNTARY_DISRUPTION_QUEUE_FAILURES.name
+TERMINATE_FIRST = registry.TERMINATE_FIRST_DECISIONS.name
 VALIDATIONS = registry.VOLUNTARY_DISRUPTION_FAILED_VALIDATIONS.name
 COMMANDS = registry.DISRUPTION_COMMANDS.name
 
@@ -44,6 +45,14 @@ def test_drift_has_no_consolidation_type(counters: FakeMeter) -> None:
     drift = (("consolidation_type", ""), ("decision", "delete"), ("reason", "drifted"))
     empty = (("consolidation_type", "empty"), ("decision", "delete"), ("reason", "empty"))
     assert counters.counted[DECISIONS, *drift] == counters.counted[DECISIONS, *empty] == 1
+
+
+def test_node_that_is_deleted_before_its_replacement_is_counted(counters: FakeMeter) -> None:
+    proposal = make_proposal("a", reason="Drifted", kind="drift", replacements=0)
+    metrics.count_command(proposal.model_copy(update={"terminate_first": "static-at-limit"}))
+    decision = (("consolidation_type", ""), ("decision", "terminate-first"), ("reason", "drifted"))
+    reason = (("nodepool", "default"), ("reason", "drifted"), ("terminate_first_reason", "static-at-limit"))
+    assert counters.counted[DECISIONS, *decision] == counters.counted[TERMINATE_FIRST, *reason] == 1
 
 
 @pytest.mark.parametrize(
