@@ -108,6 +108,11 @@ class EC2NodeClassSpec(KubeModel):
     context: str | None = None
     """Passed to CreateFleet; reserved by EC2."""
     cpu_options: instance.CpuOptions | None = None
+    enclave_options: instance.EnclaveOptions | None = None
+
+    @property
+    def enclaves_enabled(self) -> bool:
+        return self.enclave_options is not None and self.enclave_options.enabled
 
 
 class ResolvedSubnet(KubeModel):

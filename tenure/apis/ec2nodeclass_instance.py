@@ -134,6 +134,13 @@ CONNECTION_TRACKING_RULES: Final = (
 )
 
 
+class EnclaveOptions(KubeModel):
+    """AWS Nitro Enclaves."""
+
+    enabled: Annotated[bool, Crd(required=True)] = False
+    """Whether instances can run enclaves. If true, only types that support Nitro Enclaves are launched."""
+
+
 class CpuOptions(KubeModel):
     """Options of the processor."""
 

@@ -19,7 +19,7 @@ from tenure.apis.durations import parse_duration
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodepool import NodePool
 
-HASH_VERSION: Final = "tenure-v1"
+HASH_VERSION: Final = "tenure-v2"
 """Value of both hash-version annotations. A new default, or adding or removing a covered field, needs a new value."""
 
 _NODECLASS_UNCOVERED: Final = frozenset(

@@ -190,7 +190,6 @@ AMD_GPU: Final = "amd.com/gpu"
 NEURON: Final = "aws.amazon.com/neuron"
 NEURON_CORE: Final = "aws.amazon.com/neuroncore"
 GAUDI: Final = "habana.ai/gaudi"
-NITRO_SANDBOX_RESOURCE: Final = "eks.amazonaws.com/nitro-sandbox"
 
 # --- condition types ----------------------------------------------------------------------------------
 READY: Final = "Ready"

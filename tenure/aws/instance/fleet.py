@@ -246,7 +246,6 @@ class AwsFleet:
             placement=placement,
             reservation=ReservationTarget(reservation_id=key.reservation, market=selection.market),
             efa_interfaces=key.efa,
-            enclaves=bool(parse_resources(claim.spec.resources.requests).get(labels.NITRO_SANDBOX_RESOURCE)),
             disks=key.disks,
         )
 

@@ -97,7 +97,6 @@ def launch_template(
     placement: Placement = ANYWHERE,
     reservation: ReservationTarget = NO_RESERVATION,
     efa_interfaces: int = 0,
-    enclaves: bool = False,
     disks: ImageDisks = UNKNOWN_DISKS,
 ) -> LaunchTemplate:
     """`efa_interfaces`: zero unless the claim requests EFA. `disks`: volumes of the image."""
@@ -113,7 +112,7 @@ def launch_template(
         "Placement": placement.to_request(),
         **block_device_mappings(node_class.spec.block_device_mappings, family, disks),
         **_instance_options(node_class),
-        **({"EnclaveOptions": {"Enabled": True}} if enclaves else {}),
+        "EnclaveOptions": {"Enabled": node_class.spec.enclaves_enabled},
         **(reservation.to_request() if settings.is_gate_enabled(FeatureGate.RESERVED_CAPACITY) else {}),
     }
     return LaunchTemplate(name=_template_name(data, settings), data=data, tags=dict(tags))

@@ -40,6 +40,8 @@ def why_incompatible(machine: Machine) -> str:
     nested = spec.cpu_options.nested_virtualization if spec.cpu_options else None
     if nested == "enabled" and "nested-virtualization" not in info.processor_features:
         return "its processor does not support nested virtualization"
+    if spec.enclaves_enabled and not info.enclaves:
+        return "it does not support Nitro Enclaves"
     if spec.connection_tracking and info.hypervisor != "nitro":
         return "connection tracking requires a Nitro instance"
     if machine.strategy and machine.strategy not in info.strategies:

@@ -131,12 +131,11 @@ def launch_drafts(claims: Iterable[NodeClaim]) -> tuple[LaunchDraft, ...]:
 
 def _same_launch(claim: PlannedNodeClaim) -> str:
     """A key of all fields that determine a launch request. Requests count only if no instance types are named, or for
-    resources that change the launch template."""
+    EFA, which changes the launch template."""
     excluded = {"pods", "virtual_pods", "capacity_bound", "why"}
     if any(one.key == labels.INSTANCE_TYPE and one.operator == "In" for one in claim.requirements):
         excluded.add("requests")
-    templated = [key for key in (labels.EFA, labels.NITRO_SANDBOX_RESOURCE) if claim.requests.get(key)]
-    return f"{claim.model_dump_json(exclude=excluded)} {templated}"
+    return f"{claim.model_dump_json(exclude=excluded)} {bool(claim.requests.get(labels.EFA))}"
 
 
 def _build_spec(planned: PlannedNodeClaim) -> dict[str, Any]:

@@ -13,9 +13,10 @@ from tenure.model.instance_types import UnavailableOffering
 from tenure.model.launch import LaunchRejection, PreparedLaunchRequest
 from tenure.sandbox.aws.admin.client import AwsControl
 from tests.adapters.aws.conftest import adapters
-from tests.support.aws.builders import build_nodeclaim
+from tests.support.aws.builders import build_nodeclaim, build_nodeclass
 from tests.support.aws.steps import (
     NODECLAIM,
+    admin_client,
     launch,
     make_launch_group,
     prepare_launch,
@@ -277,3 +278,16 @@ async def test_launch_and_cleanup_succeed_with_30_percent_lost_responses(
     control.clear_faults()
     assert cloud.clients.ec2.describe_launch_templates()["LaunchTemplates"] == []
     assert cloud.clients.iam.list_instance_profiles()["InstanceProfiles"] == []
+
+
+async def test_instances_of_a_class_with_enclaves_are_of_types_that_support_them(
+    cloud: AwsAdapters, control: AwsControl, endpoint: str
+) -> None:
+    one = await resolve_nodeclass(cloud, build_nodeclass(enclaveOptions={"enabled": True}))
+    nodeclaim = build_nodeclaim(
+        (labels.CAPACITY_TYPE, "In", labels.ON_DEMAND), (labels.INSTANCE_TYPE, "In", "m5.large", "m5.xlarge")
+    )
+    result = await cloud.fleet.create(make_launch_group(await prepare_launch(cloud, one, nodeclaim)))
+    (found,) = admin_client(endpoint).describe_instances(InstanceIds=[result.instances[0].instance_id])["Reservations"]
+    (instance,) = found["Instances"]
+    assert (instance["EnclaveOptions"]["Enabled"], instance["InstanceType"]) == (True, "m5.xlarge")

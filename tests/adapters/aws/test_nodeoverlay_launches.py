@@ -13,7 +13,7 @@ from tenure.sandbox.aws.admin.client import AwsControl
 from tests.adapters.aws.conftest import adapters
 from tests.support.aws.builders import SETTINGS, build_nodeclaim, build_nodeclass, resolved_status
 from tests.support.aws.builders import region as some_types
-from tests.support.aws.steps import admin_client, make_launch_group, resolve_nodeclass
+from tests.support.aws.steps import make_launch_group, resolve_nodeclass
 from tests.unit.aws.instance.test_filter import ON_DEMAND, names, select_for
 
 FUSE = "example.com/fuse"
@@ -101,30 +101,4 @@ async def test_worker_without_gate_applies_overlays_that_the_plan_applied(
         assert isinstance(found, PreparedLaunchRequest)
         first.append(found.request.overrides[0].instance_type)
     assert (first, overlay_reads) == (["c5.large", "m5.large"], 1)
-    plain.close()
-
-
-async def test_enclaves_are_enabled_on_request(
-    endpoint: str, control: AwsControl, region: Region, cloud: AwsAdapters
-) -> None:
-    async def overlays() -> Sequence[OverlayFact]:
-        return [overlay("m5.xlarge", capacity={labels.NITRO_SANDBOX_RESOURCE: 1})]
-
-    plain = adapters(endpoint, region)
-    settings = SETTINGS.model_copy(update={"endpoint_url": endpoint, "feature_gates": {"NodeOverlay": True}})
-    overlaid = build(settings, region=region, clients=plain.clients, overlays=overlays)
-    one, ec2 = await resolve_nodeclass(cloud), admin_client(endpoint)
-    enclaves: list[bool] = []
-    for extra_requests in ({}, {labels.NITRO_SANDBOX_RESOURCE: "1"}):
-        nodeclaim = build_nodeclaim(
-            ON_DEMAND, (labels.INSTANCE_TYPE, "In", "m5.xlarge"), requests={"cpu": "1", **extra_requests}
-        )
-        found = await overlaid.fleet.prepare(nodeclaim, one, now=datetime.now(UTC))
-        assert isinstance(found, PreparedLaunchRequest)
-        (launched,) = (
-            await overlaid.fleet.create(make_launch_group(found.request, attempt=len(enclaves) + 1))
-        ).instances
-        instance = ec2.describe_instances(InstanceIds=[launched.instance_id])["Reservations"][0]["Instances"][0]
-        enclaves.append(instance["EnclaveOptions"]["Enabled"])
-    assert enclaves == [False, True]
     plain.close()

@@ -44,7 +44,7 @@ def class_hash(base: Object = CLASS, **patch: Any) -> str:
 
 def test_hashes_of_known_objects_are_stable() -> None:
     # If one of these hashes changes, HASH_VERSION must change too. Otherwise every existing node drifts at once.
-    assert HASH_VERSION == "tenure-v1"
+    assert HASH_VERSION == "tenure-v2"
     assert (pool_hash(), pool_hash(NODEPOOL)) == ("4663607244343527558", "15481289062242544615")
     assert (class_hash(), class_hash(NODECLASS)) == ("11389779544506743920", "1139857388368053577")
 
@@ -121,6 +121,7 @@ def test_nodepool_hash_ignores_change(patch: Object) -> None:
         {"connectionTracking": {"udpTimeout": 30}},
         {"context": "a"},
         {"cpuOptions": {"nestedVirtualization": "enabled"}},
+        {"enclaveOptions": {"enabled": True}},
         {"amiSelectorTerms": [{"alias": "bottlerocket@latest"}]},
         {"amiFamily": "Custom"},
     ),
@@ -142,6 +143,7 @@ def test_nodeclass_hash_covers_field(patch: Object) -> None:
         {"ipPrefixCount": 3},
         {"kubelet": {"clusterDNS": ["10.0.0.10"], "maxPods": 20}},
         {"metadataOptions": ABSENT},
+        {"enclaveOptions": {"enabled": False}},
         {"metadataOptions__httpPutResponseHopLimit": 1},
         {"networkInterfaces": []},
         {"blockDeviceMappings": list(reversed(CLASS["spec"]["blockDeviceMappings"]))},

@@ -141,3 +141,12 @@ def test_first_efa_interface_is_primary() -> None:
     interfaces = template(efa_interfaces=3).data["NetworkInterfaces"]
     assert [(one["NetworkCardIndex"], one["DeviceIndex"]) for one in interfaces] == [(0, 0), (1, 1), (2, 1)]
     assert {one["InterfaceType"] for one in interfaces} == {"efa"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "is_enabled"),
+    [({}, False), ({"enclaveOptions": {"enabled": False}}, False), ({"enclaveOptions": {"enabled": True}}, True)],
+)
+def test_template_states_whether_enclaves_are_enabled(spec: dict[str, Any], is_enabled: bool) -> None:
+    node_class = build_nodeclass(resolved_status(), **spec)
+    assert template(node_class=node_class).data["EnclaveOptions"] == {"Enabled": is_enabled}

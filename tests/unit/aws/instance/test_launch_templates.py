@@ -14,10 +14,10 @@ from tests.support.paths import ROOT
 from tests.unit.aws.fakes import FakeClients
 
 GOLDEN = """\
-plain karpenter.k8s.aws/4958509543397022967 karpenter.k8s.aws/195151796171936311
-al2 karpenter.k8s.aws/2660536674436458821 karpenter.k8s.aws/6775462325130716659
-bottlerocket karpenter.k8s.aws/13176999043250255512 karpenter.k8s.aws/13905547542372874667
-full karpenter.k8s.aws/10381004786484945660 karpenter.k8s.aws/2302140577386876403
+plain karpenter.k8s.aws/3990230045867822064 karpenter.k8s.aws/14039873014285530220
+al2 karpenter.k8s.aws/4987364298224712979 karpenter.k8s.aws/3405277830246279451
+bottlerocket karpenter.k8s.aws/4697997821363007267 karpenter.k8s.aws/18054684249314888254
+full karpenter.k8s.aws/2372641955630741962 karpenter.k8s.aws/6648633538750871807
 """
 """Each line: EC2NodeClass, template name of on-demand nodes, template name of spot nodes."""
 

@@ -19,6 +19,7 @@ RELEVANT: list[dict[str, Any]] = [
     {"networkInterfaces": [{"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}]},
     {"connectionTracking": {"udpTimeout": 60}},
     {"cpuOptions": {"nestedVirtualization": "enabled"}},
+    {"enclaveOptions": {"enabled": True}},
     {"ipPrefixCount": 2},
     {"amiFamily": "Custom"},
     {"amiSelectorTerms": [{"alias": "bottlerocket@latest"}]},

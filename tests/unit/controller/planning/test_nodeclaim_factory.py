@@ -72,12 +72,9 @@ def test_name_is_a_valid_label_value_for_long_pool_names() -> None:
 
 
 def test_nodeclaims_with_different_launch_templates_have_different_groups() -> None:
-    plain, sandboxed = (
-        planned_nodeclaim(),
-        planned_nodeclaim(requests={"cpu": 1500, "eks.amazonaws.com/nitro-sandbox": 1}),
-    )
-    more = planned_nodeclaim(requests={"cpu": 2000, "eks.amazonaws.com/nitro-sandbox": 2})
-    assert group_ids("p", [plain, sandboxed, more]) == ["p-0", "p-1", "p-1"]
+    plain, with_efa = planned_nodeclaim(), planned_nodeclaim(requests={"cpu": 1500, "vpc.amazonaws.com/efa": 1})
+    more = planned_nodeclaim(requests={"cpu": 2000, "vpc.amazonaws.com/efa": 2})
+    assert group_ids("p", [plain, with_efa, more]) == ["p-0", "p-1", "p-1"]
 
 
 def test_nodeclaims_with_equal_launches_share_a_group() -> None:
