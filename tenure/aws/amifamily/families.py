@@ -55,7 +55,7 @@ AL2023: Final = Family(
 )
 BOTTLEROCKET: Final = Family(
     "Bottlerocket",
-    (DefaultDisk("/dev/xvda", 4 * GIB), DefaultDisk("/dev/xvdb", 20 * GIB)),
+    (DefaultDisk("/dev/xvda", 6 * GIB), DefaultDisk("/dev/xvdb", 20 * GIB)),
     data_device="/dev/xvdb",
     pods_per_core=False,
 )

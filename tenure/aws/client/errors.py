@@ -39,7 +39,7 @@ SUBNET_FULL: Final = _codes("InsufficientFreeAddressesInSubnet")
 RESERVATION_UNUSABLE: Final = _codes(
     """
     ReservationCapacityExceeded ReservationCapacityIncompatible InvalidCapacityReservationState
-    InvalidCapacityReservationId.NotFound
+    InvalidCapacityReservationState.Unavailable InvalidCapacityReservationId.NotFound
     """
 )
 """The reservation is full or has changed, so another offering is launched instead."""
@@ -50,7 +50,7 @@ INSUFFICIENT: Final = (
     | _codes(
         """
         InsufficientInstanceCapacity MaxSpotInstanceCountExceeded VcpuLimitExceeded UnfulfillableCapacity Unsupported
-        MaxFleetCountExceeded
+        MaxFleetCountExceeded SpotMaxPriceTooLow
         """
     )
 )

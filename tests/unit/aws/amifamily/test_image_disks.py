@@ -62,7 +62,7 @@ def launched_disks(family: str, disks: ImageDisks, *mappings: dict[str, Any]) ->
 
 def test_default_disk_of_family_is_root_device_of_image() -> None:
     assert launched_disks("AL2023", UBUNTU) == {"/dev/sda1": 20}
-    assert launched_disks("Bottlerocket", BOTTLEROCKET) == {"/dev/xvda": 4, "/dev/xvdb": 30}
+    assert launched_disks("Bottlerocket", BOTTLEROCKET) == {"/dev/xvda": 6, "/dev/xvdb": 30}
     assert launched_disks("Custom", LARGE) == {}
 
 

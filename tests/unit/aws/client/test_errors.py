@@ -89,7 +89,8 @@ def test_capacity_error_codes() -> None:
         InsufficientInstanceCapacity MaxSpotInstanceCountExceeded VcpuLimitExceeded UnfulfillableCapacity Unsupported
         InsufficientFreeAddressesInSubnet MaxFleetCountExceeded ReservationCapacityExceeded
         ReservationCapacityIncompatible InvalidCapacityReservationState InvalidCapacityReservationId.NotFound
-        AuthFailure.ServiceLinkedRoleCreationNotPermitted
+        AuthFailure.ServiceLinkedRoleCreationNotPermitted SpotMaxPriceTooLow
+        InvalidCapacityReservationState.Unavailable
     """
     assert set(codes.split()) <= INSUFFICIENT
     others = "RequestLimitExceeded InternalError UnauthorizedOperation InvalidAMIID.NotFound"

@@ -120,7 +120,7 @@ def test_computed_values_match(name: str, millicores: int, mebibytes: int, pods:
 @pytest.mark.parametrize(
     ("name", "family", "mebibytes", "pods", "gibibytes"),
     [
-        # Disks of 4 GiB and 20 GiB; memory reserved for the actual pods: 11 x 29 + 255.
+        # Disks of 6 GiB and 20 GiB; memory reserved for the actual pods: 11 x 29 + 255.
         ("m5.large", "Bottlerocket", 6903, 29, 17),
         ("m5.24xlarge", "Bottlerocket", 355262, 737, 17),
         # 110 pods whatever the interfaces; memory reserved: 11 x 110 + 255; 44 GiB of a 50 GiB disk remain.
