@@ -12,7 +12,7 @@ from pydantic import AfterValidator, AliasChoices, AliasGenerator, BeforeValidat
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from tenure.apis.durations import DurationError, format_duration, parse_duration
-from tenure.apis.feature_gates import gate_defaults
+from tenure.apis.feature_gates import gate_defaults, unsupported_gates
 from tenure.model.nodeclaim.state import Deadlines
 from tenure.scheduling.settings import DEFAULT_NODE_COST
 
@@ -80,8 +80,9 @@ def _web_address(value: str) -> str:
     return value
 
 
-def _gates_of(known: dict[str, bool]) -> Callable[[Any], Any]:
+def _gates_of(variable: str) -> Callable[[Any], Any]:
     """Parse `Name=bool,…`. An unknown name is an error, because a misspelt gate would silently be off."""
+    known, unsupported = gate_defaults(variable), unsupported_gates(variable)
 
     def read(value: Any) -> Any:
         if not isinstance(value, str):
@@ -89,11 +90,15 @@ def _gates_of(known: dict[str, bool]) -> Callable[[Any], Any]:
         gates = dict(known)
         for part in filter(None, (piece.strip() for piece in value.split(","))):
             name, _, switch = part.partition("=")
-            if name not in known:
+            if name not in known and name not in unsupported:
                 raise ValueError(f"gate {name!r} is unknown; expected one of {', '.join(sorted(known))}")
             if switch.lower() not in ("true", "false"):
                 raise ValueError(f"gate {name} is {switch!r}; write {name}=true or {name}=false")
-            gates[name] = switch.lower() == "true"
+            is_on = switch.lower() == "true"
+            if name in known:
+                gates[name] = is_on
+            elif is_on:
+                raise ValueError(f"gate {name} is not supported, expected {name}=false; {unsupported[name]}")
         return gates
 
     return read
@@ -150,7 +155,10 @@ class Settings(BaseSettings):
         description="how long resolved AMIs are cached (min 1m)",
     )
     subnet_refresh_interval: Interval = Field(
-        timedelta(minutes=1), description="how long resolved subnets and security groups are cached (min 1m)"
+        timedelta(minutes=1), description="how long resolved subnets are cached (min 1m)"
+    )
+    security_group_refresh_interval: Interval = Field(
+        timedelta(minutes=1), description="how long resolved security groups are cached (min 1m)"
     )
     vm_memory_overhead_percent: float = Field(
         0.075,
@@ -161,10 +169,10 @@ class Settings(BaseSettings):
     )
     reserved_enis: int = Field(0, ge=0, description="network interfaces per node that are not available to pods")
     disable_dry_run: bool = Field(False, description="skip the DryRun calls to EC2 that validate an EC2NodeClass")
-    feature_gates: Annotated[dict[str, bool], NoDecode, BeforeValidator(_gates_of(GATES))] = Field(
+    feature_gates: Annotated[dict[str, bool], NoDecode, BeforeValidator(_gates_of("FEATURE_GATES"))] = Field(
         GATES, description="`Name=true,…`; gates that are not named keep their default"
     )
-    aws_feature_gates: Annotated[dict[str, bool], NoDecode, BeforeValidator(_gates_of(AWS_GATES))] = Field(
+    aws_feature_gates: Annotated[dict[str, bool], NoDecode, BeforeValidator(_gates_of("AWS_FEATURE_GATES"))] = Field(
         AWS_GATES, description="the same format, for gates of the AWS provider"
     )
     preference_policy: Literal["Respect", "Ignore"] = Field(

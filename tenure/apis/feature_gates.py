@@ -1,10 +1,10 @@
 """The feature gates: source of the settings, docs/reference/settings.md, the chart's schema and `tenure adopt`.
 
-Names and defaults are Karpenter's (reference 1.14).
+Names and defaults are Karpenter's (reference 1.15).
 """
 
 from enum import StrEnum
-from typing import Self
+from typing import Final, NamedTuple, Self
 
 
 class FeatureGate(StrEnum):
@@ -51,3 +51,28 @@ class FeatureGate(StrEnum):
 def gate_defaults(variable: str) -> dict[str, bool]:
     """Defaults of the gates of one environment variable, by gate name."""
     return {gate.value: gate.default for gate in FeatureGate if gate.variable == variable}
+
+
+class UnsupportedGate(NamedTuple):
+    """A gate of Karpenter that Tenure does not have. The settings accept it while it is off, as Karpenter's default."""
+
+    name: str
+    remedy: str
+    variable: str = "FEATURE_GATES"
+
+
+_DRA: Final = "Tenure does not plan for ResourceClaims: run such pods on nodes outside of NodePools"
+UNSUPPORTED_GATES: Final = (
+    UnsupportedGate("TerminateFirstRepair", "nothing: repair deletes the node before a replacement launches"),
+    UnsupportedGate("PodDeletionCostManagement", "set controller.kubernetes.io/pod-deletion-cost by other means"),
+    UnsupportedGate("DRANVIDIAGPU", _DRA, "AWS_FEATURE_GATES"),
+    UnsupportedGate("DRAEFA", _DRA, "AWS_FEATURE_GATES"),
+    UnsupportedGate(
+        "RebootForRepair", "list reboot in spec.repair.steps of a LifecyclePolicy instead", "AWS_FEATURE_GATES"
+    ),
+)
+
+
+def unsupported_gates(variable: str) -> dict[str, str]:
+    """Remedies of the unsupported gates of one environment variable, by gate name."""
+    return {gate.name: gate.remedy for gate in UNSUPPORTED_GATES if gate.variable == variable}

@@ -81,7 +81,12 @@ def build(
         resolver=AwsNodeClasses(
             parts=Parts(
                 images=Images(clients, clusters, refresh_seconds=settings.ami_refresh_seconds),
-                networks=Networks(clients, free, refresh_seconds=settings.subnet_refresh_seconds),
+                networks=Networks(
+                    clients,
+                    free,
+                    subnet_seconds=settings.subnet_refresh_seconds,
+                    group_seconds=settings.security_group_refresh_seconds,
+                ),
                 profiles=profiles,
                 placement=placement,
                 reservations=reservations,

@@ -25,6 +25,7 @@ class AwsSettings(Value):
     isolated_vpc: bool = False
     ami_refresh_seconds: float = 60
     subnet_refresh_seconds: float = 60
+    security_group_refresh_seconds: float = 60
     """Seconds for which resolved selectors are cached."""
     zonal_shift: bool = False
     feature_gates: dict[str, bool] = {}

@@ -39,6 +39,7 @@ def aws_settings(settings: Settings, *, cluster_dns: str = "") -> AwsSettings:
         isolated_vpc=settings.isolated_vpc,
         ami_refresh_seconds=settings.ami_refresh_interval.total_seconds(),
         subnet_refresh_seconds=settings.subnet_refresh_interval.total_seconds(),
+        security_group_refresh_seconds=settings.security_group_refresh_interval.total_seconds(),
         zonal_shift=settings.enable_zonal_shift,
         feature_gates=settings.feature_gates | settings.aws_feature_gates,
         disable_dry_run=settings.disable_dry_run,

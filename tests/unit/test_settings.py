@@ -4,7 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from tenure.settings import GATES, Settings, SettingsError, help_text, load
+from tenure.apis.feature_gates import UNSUPPORTED_GATES, FeatureGate, unsupported_gates
+from tenure.settings import AWS_GATES, GATES, Settings, SettingsError, help_text, load
+
+GATE_VARIABLES = ("FEATURE_GATES", "AWS_FEATURE_GATES")
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +45,19 @@ def test_unnamed_feature_gates_keep_their_default() -> None:
     assert gates == GATES | {"NodeRepair": True, "ReservedCapacity": False}
 
 
+def test_unsupported_gates_of_karpenter_are_accepted_while_off() -> None:
+    gates = {name: ",".join(f"{gate}=false" for gate in unsupported_gates(name)) for name in GATE_VARIABLES}
+    found = load(
+        ["--cluster-name=demo", *(f"--{name.lower().replace('_', '-')}={text}" for name, text in gates.items())]
+    )
+    assert all(gates.values())
+    assert (found.feature_gates, found.aws_feature_gates) == (GATES, AWS_GATES)
+
+
+def test_gate_is_either_supported_or_unsupported() -> None:
+    assert {gate.name for gate in UNSUPPORTED_GATES}.isdisjoint(FeatureGate)
+
+
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
@@ -54,6 +70,10 @@ def test_unnamed_feature_gates_keep_their_default() -> None:
         (["demo"], "'demo' is not known"),
         (["--feature-gates=NodeRepare=true"], "NodeRepare"),
         (["--feature-gates=NodeRepair"], "NodeRepair=true or NodeRepair=false"),
+        (["--feature-gates=PodDeletionCostManagement=true"], "expected PodDeletionCostManagement=false"),
+        (["--feature-gates=DRAEFA=false"], "gate 'DRAEFA' is unknown"),
+        (["--aws-feature-gates=RebootForRepair=true"], "spec.repair.steps"),
+        (["--security-group-refresh-interval=59s"], "expected 1m or more"),
         (["--batch-max-duration=10"], "BATCH_MAX_DURATION='10'"),
         (["--batch-max-duration=0s"], "must be positive"),
         (["--launch-timeout=0s"], "LAUNCH_TIMEOUT='0s'"),

@@ -142,9 +142,11 @@ def test_settings_reach_their_components(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("DRAIN_TIMEOUT", "2h")
     monkeypatch.setenv("MIN_VALUES_POLICY", "BestEffort")
     monkeypatch.setenv("VM_MEMORY_OVERHEAD_PERCENT", "0.1")
+    monkeypatch.setenv("SECURITY_GROUP_REFRESH_INTERVAL", "5m")
     found = Settings()
     host, cloud = host_settings(found), aws_settings(found, cluster_dns="fd00::a")
     assert (cloud.cluster_dns, cloud.is_ipv6, cloud.ami_refresh_seconds) == ("fd00::a", True, 60)
+    assert (cloud.subnet_refresh_seconds, cloud.security_group_refresh_seconds) == (60, 300)
     assert (host.cluster, host.window.idle.total_seconds()) == ("demo", 2)
     assert host.deadlines.drain.total_seconds() == 7200
     assert host.planning.min_values_policy == "BestEffort"

@@ -1,7 +1,8 @@
 """Subnets and security groups that an EC2NodeClass selects, and free addresses per subnet."""
 
 import asyncio
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from cachetools import TTLCache
@@ -60,10 +61,18 @@ class FreeAddresses:
 class Networks:
     """Results are cached per generation of the class. Raises model.faults."""
 
-    def __init__(self, clients: AwsClients, free: FreeAddresses, *, refresh_seconds: float = 60) -> None:
+    def __init__(
+        self,
+        clients: AwsClients,
+        free: FreeAddresses,
+        *,
+        subnet_seconds: float = 60,
+        group_seconds: float = 60,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._clients, self._free = clients, free
-        self._subnets: TTLCache[Hashable, Sequence[FoundSubnet]] = TTLCache(MAX_ENTRIES, refresh_seconds)
-        self._groups: TTLCache[Hashable, Sequence[ResolvedSecurityGroup]] = TTLCache(MAX_ENTRIES, refresh_seconds)
+        self._subnets: TTLCache[Hashable, Sequence[FoundSubnet]] = TTLCache(MAX_ENTRIES, subnet_seconds, clock)
+        self._groups: TTLCache[Hashable, Sequence[ResolvedSecurityGroup]] = TTLCache(MAX_ENTRIES, group_seconds, clock)
 
     async def find_subnets(self, node_class: EC2NodeClass) -> Sequence[FoundSubnet]:
         """The subnets, most free addresses first."""

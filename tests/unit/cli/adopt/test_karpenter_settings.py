@@ -38,6 +38,23 @@ def test_settings_for_new_installation_are_listed() -> None:
     assert {one.level for one in check_settings(list(found.values()))} == {"ok"}
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "advice"),
+    [
+        ("FEATURE_GATES", "NodeRepair=true,PodDeletionCostManagement=true", ["PodDeletionCostManagement=true"]),
+        ("FEATURE_GATES", "PodDeletionCostManagement=False, TerminateFirstRepair=true", []),
+        ("AWS_FEATURE_GATES", "DRANVIDIAGPU=true,DRAEFA=True", ["DRANVIDIAGPU=true", "DRAEFA=True"]),
+        ("LEGACY_NODE_REPAIR", "false", []),
+        ("SECURITY_GROUP_REFRESH_INTERVAL", "1m", []),
+    ],
+)
+def test_gates_without_equivalent_are_reported_one_by_one(variable: str, value: str, advice: list[str]) -> None:
+    rows = compare_settings(make_deployment_state({variable: value}), None)
+    found = [finding for one in rows if (finding := one.to_finding()) is not None]
+    assert [one.subject for one in found] == [f"{variable}={gate!r}" for gate in advice]
+    assert {one.level for one in found} <= {"advice"}
+
+
 @pytest.mark.parametrize(("ours", "outcome"), [("60m", "same"), ("1h", "same"), ("2h", "differs"), (None, "differs")])
 def test_values_are_compared_by_meaning(ours: str | None, outcome: str) -> None:
     tenure = {"CLUSTER_NAME": "demo"} | ({"AMI_REFRESH_INTERVAL": ours} if ours else {})
