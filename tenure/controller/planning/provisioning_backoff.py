@@ -53,7 +53,7 @@ class _WaitingGroup:
     unused: Sequence[str]
     """NodeClaims that none of the group's pods used."""
     expecting: Mapping[str, Set[str]]
-    """By NodeClaim, the UIDs of the pods that are nominated to it."""
+    """By NodeClaim, the UIDs of the pods that are nominated to it. All pods, if an earlier process nominated them."""
 
     @property
     def example(self) -> PodFact:
@@ -172,7 +172,10 @@ class BackoffTracker:
                 pods=pods[name],
                 context=relevant.hash_for(next(iter(pods[name].values()))),
                 unused=unused.get(name, ()),
-                expecting=expecting.get(name, {}),
+                expecting={
+                    **{claim: pods[name].keys() for claim in unused.get(name, ()) if not self._is_known(claim, now)},
+                    **expecting.get(name, {}),
+                },
             )
             for name in sorted(pods.keys() & names)
         ]
@@ -234,12 +237,16 @@ class BackoffTracker:
         return {group: names for group, names in found.items() if names}
 
     def _may_count(self, claim: NodeClaimFact, now: datetime) -> bool:
-        """Whether it was initialized recently. This process knows no nominations of an earlier one, so it waits for
-        NOMINATION_TTL."""
+        """Whether it was initialized recently."""
         assert claim.initialized_at is not None
-        age = now - claim.initialized_at
-        is_known = claim.created >= self._began or age >= NOMINATION_TTL
-        return is_known and age <= RECENT and claim.name not in self._cache.interrupted
+        return now - claim.initialized_at <= RECENT and claim.name not in self._cache.interrupted
+
+    def _is_known(self, name: str, now: datetime) -> bool:
+        """Whether this process knows the pods that are nominated to the NodeClaim. Those of an earlier process end
+        after NOMINATION_TTL."""
+        claim = self._cache.nodeclaims[name]
+        assert claim.initialized_at is not None
+        return claim.created >= self._began or now - claim.initialized_at >= NOMINATION_TTL
 
     def _used_groups(self, claim: NodeClaimFact, groups: PodGroups) -> set[str]:
         used, own = self._used.setdefault(claim.name, set()), launched_for(claim)

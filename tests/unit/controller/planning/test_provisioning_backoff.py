@@ -1,5 +1,7 @@
 """Launches for a pod stop when nodes become ready for it and it runs on none of them."""
 
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from hypothesis import given
@@ -18,7 +20,7 @@ from tenure.model.plan import (
     ProvisioningBackoff,
     select_retained,
 )
-from tests.support.controller.builders import NOW, at, node, node_class, pool
+from tests.support.controller.builders import NOW, Json, at, node, node_class, pool
 from tests.unit.controller.planning.launches import EXPIRY, UNTIL_READY, Launches, initialized_status, small_node, web
 from tests.unit.controller.planning.provisioner_harness import ProvisionerHarness
 
@@ -157,20 +159,55 @@ async def test_repeated_plan_keeps_the_stored_backoffs(launches: Launches) -> No
 async def test_new_process_continues_the_count(launches: Launches) -> None:
     for _ in range(UNUSED_NODE_LIMIT):
         await launches.launch()
-    fresh = ProvisionerHarness()
-    fresh.now, fresh.claims = launches.harness.now, launches.harness.claims
-    fresh.provisioner._claims = launches.harness.claims
-    for kind, table in (("nodepools", [pool()]), ("ec2nodeclasses", [node_class()])):
+    async with restarted(launches):
+        assert await launches.plan() == []
+
+
+async def test_new_process_counts_a_node_that_the_earlier_one_launched_just_before(launches: Launches) -> None:
+    for _ in range(UNUSED_NODE_LIMIT - 1):
+        await launches.launch()
+    (name,) = await launches.plan()
+    launches.advance(UNTIL_READY)
+    launches.initialize([name])
+    async with restarted(launches):
+        assert await launches.plan() == []
+        (backoff,) = launches.outcome.backoffs or ()
+        assert backoff.unused_nodes == UNUSED_NODE_LIMIT and name in backoff.nodeclaims
+
+
+async def test_new_process_does_not_count_a_node_that_suits_another_pod_of_the_group(launches: Launches) -> None:
+    """The earlier process may have nominated that pod to it."""
+    owner = {"ownerReferences": [{"kind": "ReplicaSet", "uid": "own", "controller": True}]}
+    both = [web(name, metadata=owner) for name in ("p0", "p1")]
+    launches.harness.apply_objects("pods", *both)
+    (name, *_) = await launches.plan()
+    launches.advance(UNTIL_READY)
+    launches.initialize([name])
+    roomy = small_node(name)
+    roomy["status"]["allocatable"] |= {"cpu": "1500m"}
+    async with restarted(launches, pods=both):
+        launches.harness.apply_objects("nodes", roomy)
+        assert len(await launches.plan()) == 1
+        assert launches.outcome.backoffs == ()
+
+
+@asynccontextmanager
+async def restarted(launches: Launches, pods: Sequence[Json] = ()) -> AsyncIterator[None]:
+    """A new process, which knows the objects of the API server and no nominations."""
+    old, fresh = launches.harness, ProvisionerHarness()
+    fresh.now, fresh.claims = old.now, old.claims
+    fresh.provisioner._claims = old.claims
+    fresh.provisioner.backoff_tracker._began = old.now
+    for kind, table in (("nodepools", [pool()]), ("ec2nodeclasses", [node_class()]), ("pods", pods or [web("p0")])):
         fresh.apply_objects(kind, *table)
-    fresh.apply_objects("pods", web("p0"))
-    launches.harness, old = fresh, launches.harness
     for name, raw in list(old.claims.found.items()):
         fact = old.cache.nodeclaims[name]
-        assert fact.initialized_at
-        fresh.apply_objects("nodeclaims", {**raw, "status": initialized_status(name, fact.initialized_at)})
-        fresh.apply_objects("nodes", small_node(name))
+        if fact.initialized_at:
+            fresh.apply_objects("nodeclaims", {**raw, "status": initialized_status(name, fact.initialized_at)})
+            fresh.apply_objects("nodes", small_node(name))
+    launches.harness = fresh
     try:
-        assert await launches.plan() == []
+        yield
     finally:
         await fresh.provisioner.close()
 
