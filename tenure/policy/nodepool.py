@@ -5,7 +5,7 @@ or its NodeClass resets it. The condition only informs users and alerts.
 """
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final, Literal
 
 from tenure.apis import labels
@@ -15,8 +15,15 @@ from tenure.apis.feature_gates import FeatureGate
 from tenure.apis.meta import is_object_name
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
+from tenure.apis.quantity import MAX_KEY, QuantityError, parse_amount
+from tenure.model.facts import Expression
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.observations import Registrations, StartupOutcome
+from tenure.model.requirements import RequirementError, Requirements
+from tenure.model.workflow_states import NodePoolCount
+from tenure.policy.disruption.budgets import decide_allowed_disruptions
+
+_ANY_TIME: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def validate_nodepool(pool: NodePool) -> tuple[str, ...]:
@@ -46,7 +53,29 @@ def validate_nodepool(pool: NodePool) -> tuple[str, ...]:
                 f"spec.template.spec: {taint.key}:{taint.effect} is in taints and in startupTaints; remove one of them"
             )
         pairs.add((taint.key, taint.effect))
-    return (*errors, *_nodeclass_errors(pool), *_duration_errors(pool))
+    return (
+        *errors,
+        *_requirement_errors(pool),
+        *_nodeclass_errors(pool),
+        *_duration_errors(pool),
+        *_limit_errors(pool),
+        *_budget_errors(pool),
+    )
+
+
+def _requirement_errors(pool: NodePool) -> Iterator[str]:
+    """Requirements that no node satisfies."""
+    field, written = "spec.template.spec.requirements", pool.spec.template.spec.requirements
+    try:
+        merged = Requirements.from_expressions(
+            Expression(key=one.key, operator=one.operator, values=one.values) for one in written
+        )
+    except RequirementError as error:
+        yield f"{field}: {error}"
+        return
+    for key, one in merged.items():
+        if one.present and not one.complement and not one.values:
+            yield f"{field}: the requirements for {key} exclude each other; remove one of them"
 
 
 def _nodeclass_errors(pool: NodePool) -> Iterator[str]:
@@ -69,6 +98,23 @@ def _duration_errors(pool: NodePool) -> Iterator[str]:
             parse_duration(text)
         except DurationError as error:
             yield f"{field}: {error}"
+
+
+def _limit_errors(pool: NodePool) -> Iterator[str]:
+    """The CRD's pattern allows more characters than a quantity can have."""
+    for resource, text in pool.spec.limits.items():
+        try:
+            parse_amount(resource, text)
+        except QuantityError as error:
+            yield f"spec.limits.{resource[:MAX_KEY]}: {error}"
+
+
+def _budget_errors(pool: NodePool) -> Iterator[str]:
+    """The CRD's pattern of schedules is Karpenter's, which is not anchored."""
+    for number, one in enumerate(pool.spec.disruption.budgets):
+        allowed = decide_allowed_disruptions([one], NodePoolCount(), reason="", now=_ANY_TIME)
+        if allowed.unreadable:
+            yield f"spec.disruption.budgets[{number}]: {allowed.why}"
 
 
 def reject_static(pool: NodePool) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -18,9 +17,6 @@ from tenure.kube.facts.lifecycle_policies import policy_fact
 from tenure.kube.facts.objects import check_durations, nodepool_fact, overlay_fact
 from tenure.model.base import first_validation_error
 from tenure.model.nodeoverlays import find_overlay_problem
-from tenure.model.requirements import Requirements
-from tenure.model.workflow_states import NodePoolCount
-from tenure.policy.disruption.budgets import decide_allowed_disruptions
 from tenure.policy.lifecycle_policy import problem_in
 from tenure.policy.nodepool import validate_nodepool
 
@@ -28,8 +24,6 @@ Json = Mapping[str, Any]
 _PART: Final = re.compile(r"[^.\[\]]+")
 _ANY_CLUSTER: Final = AwsSettings(cluster_name="any", region="any")
 """Their values do not change the number of tags."""
-_ANY_TIME: Final = datetime(2026, 1, 1, tzinfo=UTC)
-_REQUIREMENTS: Final = "spec.template.spec.requirements"
 _METADATA: Final = {"namespace": "default", "creationTimestamp": "2000-01-01T00:00:00Z", "uid": "file"}
 
 
@@ -71,16 +65,9 @@ def value_at(found: Any, field: str) -> Any:
     return found
 
 
-def _nodepool_problems(found: Json) -> Iterator[str]:
-    pool = NodePool.from_object(found)
-    yield from validate_nodepool(pool)
-    for number, one in enumerate(pool.spec.disruption.budgets):
-        allowed = decide_allowed_disruptions([one], NodePoolCount(), reason="", now=_ANY_TIME)
-        if allowed.unreadable:
-            yield f"spec.disruption.budgets[{number}]: {allowed.why}"
-    for key, requirement in Requirements.from_expressions(nodepool_fact(found).requirements).items():
-        if requirement.present and not requirement.complement and not requirement.values:
-            yield f"{_REQUIREMENTS}: the requirements for {key} exclude each other; remove one of them"
+def _nodepool_problems(found: Json) -> tuple[str, ...]:
+    nodepool_fact(found)
+    return validate_nodepool(NodePool.from_object(found))
 
 
 def _nodeclass_problems(found: Json) -> Iterator[str]:

@@ -156,7 +156,6 @@ class DisruptionBudgets(Value):
     """By NodePool, then by zone."""
     zones_at_once: dict[str, ConcurrentZoneLimit] = {}
     cluster: dict[str, BudgetHeadroom] = {}
-    errors: tuple[str, ...] = ()
     youngest: dict[str, timedelta] = {}
     """Minimum age of a node, by NodePool."""
 

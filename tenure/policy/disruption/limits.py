@@ -74,7 +74,6 @@ def decide_pool_budgets(
         zones_at_once={one.pool.name: rule for one in evaluated if (rule := one.zones_at_once())},
         cluster={one.pool.name: headroom for one in evaluated if (headroom := one.cluster_headroom())},
         youngest={one.pool.name: age for one in evaluated if (age := one.minimum_node_age())},
-        errors=tuple(error for one in evaluated for error in one.describe_errors()),
     )
 
 
@@ -176,14 +175,6 @@ class _PoolLimits:
 
     def minimum_node_age(self) -> timedelta | None:
         return parse_duration(self._rules.minimum_node_age) if self._rules.minimum_node_age else None
-
-    def describe_errors(self) -> Iterator[str]:
-        name = self.pool.name
-        unread = self.pool.unread
-        yield from (f"NodePool {name}: {one}" for one in (unread.disruption, unread.rollout, *self._problems) if one)
-        allowed = decide_allowed_disruptions(self.pool.budgets, self.count_nodes(), reason=METHODS[0], now=self.now)
-        if allowed.unreadable:
-            yield f"NodePool {name}: spec.disruption.budgets: {allowed.why}"
 
     def count_nodes(self) -> NodePoolCount:
         return NodePoolCount(

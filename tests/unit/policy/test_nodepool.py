@@ -78,6 +78,44 @@ def test_validation_error_names_field_and_expected_form(invalid: NodePool, expec
     assert len(errors) == 1 and expected in errors[0] and errors[0].startswith("spec.template.")
 
 
+LONG = "1" * 100
+DAILY = {"nodes": "1", "schedule": "@dailyx", "duration": "8h"}
+BUDGET = "spec.disruption.budgets[1]: budget '1' cannot be read: schedule '@dailyx': expected five cron fields"
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"limits": {"cpu": "1e1.5"}}, "spec.limits.cpu: '1e1.5' is not a quantity: write a number"),
+        ({"limits": {"memory": LONG}}, "spec.limits.memory: "),
+        ({"limits": {"example.com/fuse": f"1e{LONG}"}}, "spec.limits.example.com/fuse: "),
+        ({"disruption": {"budgets": [{"nodes": "1"}, DAILY]}}, BUDGET),
+        ({"disruption": {"budgets": [{"nodes": "1"}, {"nodes": LONG * 50}]}}, "spec.disruption.budgets[1]: "),
+        ({"disruption": {"consolidateAfter": f"{LONG}h"}}, "spec.disruption.consolidateAfter: "),
+        (
+            {
+                "template": {
+                    "spec": {
+                        "requirements": [
+                            {"key": "team", "operator": "In", "values": ["a"]},
+                            {"key": "team", "operator": "NotIn", "values": ["a"]},
+                        ]
+                    }
+                }
+            },
+            "spec.template.spec.requirements: the requirements for team exclude each other",
+        ),
+        (
+            {"template": {"spec": {"requirements": [{"key": "team", "operator": "Gt", "values": [LONG]}]}}},
+            "spec.template.spec.requirements: ",
+        ),
+    ],
+)
+def test_values_that_the_crd_accepts_and_no_plan_can_use_are_errors(spec: dict[str, Any], expected: str) -> None:
+    (error,) = validate_nodepool(NodePool.model_validate({"metadata": {"name": "default"}, "spec": spec}))
+    assert error.startswith(expected)
+
+
 def test_all_errors_are_reported_together() -> None:
     invalid = pool(
         {"karpenter.sh/custom": "x"}, taints=[TAINT, TAINT], **requirement("kubernetes.io/hostname", "In", "a")

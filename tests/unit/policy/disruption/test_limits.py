@@ -68,7 +68,6 @@ def test_budgets_are_decided_per_nodepool_and_reason() -> None:
         "Drifted": 2,
         "Underutilized": 4,
     }
-    assert found.errors == ()
 
 
 def test_invalid_budget_blocks_only_its_nodepool_and_is_named() -> None:
@@ -78,8 +77,7 @@ def test_invalid_budget_blocks_only_its_nodepool_and_is_named() -> None:
     found = decide_pool_budgets([broken, pool_rules("b", {"nodes": "1"})], [*nodes(5), *nodes(5, pool="b")], [], NOON)
     assert {one.allowed for one in found.pools["a"].values()} == {0}
     assert {one.allowed for one in found.pools["b"].values()} == {1}
-    (error,) = found.errors
-    assert error.startswith("NodePool a: spec.disruption.budgets: ") and "'0 25 * * *'" in error
+    assert all("cannot be read: schedule '0 25 * * *'" in one.why for one in found.pools["a"].values())
 
 
 @pytest.mark.parametrize(
@@ -214,7 +212,7 @@ def test_invalid_rule_is_named_and_blocks_its_nodepool(rules: dict[str, Any], ex
     found = decide_pool_budgets([pool_rules("a", **rules), pool_rules("b")], [*nodes(3), *nodes(3, pool="b")], [], NOON)
     assert {one.allowed for one in found.pools["a"].values()} == {0}
     assert {one.allowed for one in found.pools["b"].values()} == {3}
-    assert len(found.errors) == 1 and found.errors[0].startswith("NodePool a: disruption")
+    assert all(one.why.startswith("disruption") for one in found.pools["a"].values())
 
 
 @pytest.mark.parametrize(
@@ -255,10 +253,7 @@ def test_unreadable_rules_block_the_disruptions_they_may_limit() -> None:
         "Underutilized": 20,
     }
     assert found.pools["c"]["Drifted"].allowed == 20
-    assert found.errors == (
-        "NodePool a: LifecyclePolicy p: spec.disruption: no",
-        "NodePool b: LifecyclePolicy p: spec.rollout: no",
-    )
+    assert found.pools["b"]["Drifted"].why == "LifecyclePolicy p: spec.rollout: no"
     assert decide_limits(all_blocked, both, [], reason="Expired", now=NOON).allowed == 0
 
 
