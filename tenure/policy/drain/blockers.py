@@ -81,6 +81,19 @@ def _budget_name(budget: PodDisruptionBudgetFact) -> str:
 
 
 def _budget_prospect(pod: DrainPod, budget: PodDisruptionBudgetFact) -> tuple[Prospect, str]:
+    """Only the hint depends on the pod. AlwaysAllow evicts a pod that is not Ready whatever the budget counts."""
+    passes, hint = _prospect_of_ready_pod(budget)
+    if pod.ready or budget.always_allow_unhealthy:
+        return passes, hint
+    remedy = "set unhealthyPodEvictionPolicy: AlwaysAllow"
+    if passes == "never":
+        return passes, f"this pod is not Ready: {remedy}"
+    if budget.current < budget.desired:
+        return passes, f"neither this pod nor enough other pods are Ready: fix them, or {remedy}"
+    return passes, f"this pod is not Ready: fix it, or {remedy}"
+
+
+def _prospect_of_ready_pod(budget: PodDisruptionBudgetFact) -> tuple[Prospect, str]:
     if budget.sync_failed:
         return "never", f"its controller cannot count the pods: {budget.sync_failed[:MAX_ERROR_LENGTH]}"
     if not budget.counted:
@@ -90,10 +103,6 @@ def _budget_prospect(pod: DrainPod, budget: PodDisruptionBudgetFact) -> tuple[Pr
             f"it needs all {budget.expected} pods: scale the workload up, or allow one of them to be unavailable"
         )
     missing = budget.desired + 1 - budget.current
-    if not pod.ready and not budget.always_allow_unhealthy and budget.current < budget.desired:
-        return "can", (
-            "neither this pod nor enough other pods are Ready: fix them, or set unhealthyPodEvictionPolicy: AlwaysAllow"
-        )
     if missing > 0:
         return "can", f"{missing} more of its pods must be Ready"
     return "can", ""

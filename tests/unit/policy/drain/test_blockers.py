@@ -12,6 +12,7 @@ from tenure.policy.drain.blockers import budget_blocker
 from tests.unit.policy.builders import NOW, after, before
 from tests.unit.policy.drain.drain_builders import WEB, budget, pod
 
+ONE_POD: dict[str, Any] = {"min_available": "", "expected": 1, "current": 0}
 REJECTED = Eviction(pod="default/web", accepted=False, blocked_by="message of the API server")
 
 
@@ -49,9 +50,26 @@ def test_budget_blocker_tells_whether_it_can_clear_on_its_own(
     assert blocker.passes == passes and hint in blocker.hint and bool(blocker.hint) == bool(hint)
 
 
-def test_unready_pod_gets_a_hint_at_always_allow() -> None:
-    found = blocker_for(budget(expected=3, current=1), ready=False)
-    assert found.passes == "can" and "AlwaysAllow" in found.hint
+ALWAYS_ALLOW = "set unhealthyPodEvictionPolicy: AlwaysAllow"
+
+
+@pytest.mark.parametrize(
+    ("fields", "passes", "hint"),
+    [
+        (ONE_POD | {"max_unavailable": "1", "desired": 0}, "can", f"this pod is not Ready: fix it, or {ALWAYS_ALLOW}"),
+        (ONE_POD | {"min_available": "1", "desired": 1}, "never", f"this pod is not Ready: {ALWAYS_ALLOW}"),
+        ({"current": 1}, "never", f"this pod is not Ready: {ALWAYS_ALLOW}"),
+        ({"expected": 3, "current": 1}, "can", f"nor enough other pods are Ready: fix them, or {ALWAYS_ALLOW}"),
+        ({"sync_failed": "no scale for Foo"}, "never", f"this pod is not Ready: {ALWAYS_ALLOW}"),
+        ({"counted": False}, "can", ALWAYS_ALLOW),
+    ],
+    ids=["maxUnavailable", "minAvailable", "all needed", "others", "not counted by its controller", "outdated"],
+)
+def test_hint_for_an_unready_pod_names_always_allow(fields: dict[str, Any], passes: str, hint: str) -> None:
+    found = blocker_for(budget(**fields), ready=False)
+    assert found.passes == passes and hint in found.hint
+    allowed = blocker_for(budget(**fields, always_allow_unhealthy=True), ready=False)
+    assert allowed.passes == passes and "AlwaysAllow" not in allowed.hint
 
 
 def test_two_budgets_of_one_pod_never_clear() -> None:
