@@ -56,6 +56,7 @@ class WorkflowClient:
             created=meta.creation_timestamp,
             why=meta.annotations.get(LAUNCH_REASON, ""),
             replaces=meta.annotations.get(REPLACES, ""),
+            termination_grace_period=claim.spec.termination_grace_period or "",
         )
 
     async def signal_launch_result(self, claim: NodeClaim, result: GroupResult) -> None:

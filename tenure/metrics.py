@@ -138,7 +138,7 @@ NODECLAIMS_CREATED = _counter(
 )
 NODECLAIMS_DISRUPTED = _counter(
     "karpenter_nodeclaims_disrupted_total",
-    "reason nodepool capacity_type",
+    "reason nodepool capacity_type consolidation_policy termination_mode",
     "NodeClaims deleted for a disruption, a deadline or an AWS event",
 )
 NODECLAIMS_TERMINATED = _counter(

@@ -3,18 +3,20 @@
 import itertools
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Literal
 
 from temporalio import workflow
 
 from tenure import metrics
 from tenure.apis import labels
+from tenure.apis.durations import parse_duration_or_none
 from tenure.model.disruption.commands import CommandFinished, Proposal
 from tenure.model.hooks import HookRun
 from tenure.model.nodeclaim.state import NodeClaimState, Phase
 from tenure.model.rollout import RolloutEventReason
 
 STOPPED: Final[tuple[RolloutEventReason, ...]] = ("RolloutHalted", "RolloutRollsBack")
+_CONSOLIDATION: Final = ("empty", "underutilized")
 _UNCOUNTED: Final = ("Deleted", "NodeClaimGone", labels.OVERPROVISIONED)
 """Deletions by users or by a static NodePool, which Karpenter does not count either."""
 _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
@@ -45,6 +47,8 @@ def count_disrupted(state: NodeClaimState, next_phase: Phase) -> bool:
         reason=reason,
         nodepool=state.identity.pool,
         capacity_type=state.launched.capacity_type if state.launched else "",
+        consolidation_policy=_consolidation_policy(state) if reason in _CONSOLIDATION else "",
+        termination_mode=_termination_mode(state),
     )
     return True
 
@@ -52,7 +56,23 @@ def count_disrupted(state: NodeClaimState, next_phase: Phase) -> bool:
 def disruption_reason(state: NodeClaimState) -> str:
     """Karpenter's reason; empty if Karpenter counts no disruption. The reason of a command is on the NodeClaim."""
     reason = state.observed.disruption if state.disruption in ("", "Deleted") else state.disruption
-    return "" if reason in _UNCOUNTED else _CAPITAL.sub("_", reason.replace("NodeClass", "Nodeclass")).lower()
+    return "" if reason in _UNCOUNTED else _to_snake_case(reason.replace("NodeClass", "Nodeclass"))
+
+
+def _consolidation_policy(state: NodeClaimState) -> str:
+    return _to_snake_case(state.observed.consolidation.partition("/")[0])
+
+
+def _termination_mode(state: NodeClaimState) -> Literal["graceful", "eventual", "forceful"]:
+    """Karpenter's modes: without a termination grace period, with one, and with one of zero."""
+    grace = parse_duration_or_none(state.identity.termination_grace_period)
+    if grace is None:
+        return "graceful"
+    return "eventual" if grace else "forceful"
+
+
+def _to_snake_case(name: str) -> str:
+    return _CAPITAL.sub("_", name).lower()
 
 
 def count_terminated(state: NodeClaimState) -> None:

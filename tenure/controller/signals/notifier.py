@@ -134,6 +134,7 @@ class WorkflowNotifier:
             created=claim.created,
             why=claim.annotations.get(LAUNCH_REASON, ""),
             replaces=claim.annotations.get(REPLACES, ""),
+            termination_grace_period=claim.termination_grace_period,
         )
 
     def workflow_id(self, claim: NodeClaimFact) -> str:

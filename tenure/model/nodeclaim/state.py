@@ -52,6 +52,8 @@ class NodeClaimIdentity(Message):
     why: str = ""
     """Why the plan created it; empty if no plan did."""
     replaces: str = ""
+    termination_grace_period: str = ""
+    """A Go duration; empty if a drain has no time limit."""
 
     @property
     def summary(self) -> str:

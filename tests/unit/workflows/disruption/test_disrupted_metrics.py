@@ -48,6 +48,10 @@ def count_by_reason(meter: FakeMeter) -> Counter[str]:
     return Counter({dict(where)["reason"]: times for (_, *where), times in disruption_counts(meter).items()})
 
 
+def label_values(meter: FakeMeter, label: str) -> list[str]:
+    return [dict(where)[label] for _, *where in disruption_counts(meter)]
+
+
 def disruption_counts(meter: FakeMeter) -> dict[tuple[Any, ...], int]:
     return {key: times for key, times in meter.counted.items() if key[0] == NODECLAIMS_DISRUPTED.name}
 
@@ -66,8 +70,39 @@ def disruption_counts(meter: FakeMeter) -> dict[tuple[Any, ...], int]:
 )
 def test_disrupted_node_is_counted_once_by_karpenter_reason(meter: FakeMeter, disruption: str, reason: str) -> None:
     pass_phases(disrupted_state(disruption), Phase.DRAIN, Phase.TERMINATION, Phase.DELETED)
-    where = (("capacity_type", "spot"), ("nodepool", "general"), ("reason", reason))
+    where = (
+        ("capacity_type", "spot"),
+        ("consolidation_policy", ""),
+        ("nodepool", "general"),
+        ("reason", reason),
+        ("termination_mode", "graceful"),
+    )
     assert disruption_counts(meter) == {(NODECLAIMS_DISRUPTED.name, *where): 1}
+
+
+@pytest.mark.parametrize(
+    ("disruption", "consolidation", "policy"),
+    [
+        ("Empty", "WhenEmpty/30s", "when_empty"),
+        ("Underutilized", "WhenEmptyOrUnderutilized/0s", "when_empty_or_underutilized"),
+        ("Underutilized", "Balanced/0s", "balanced"),
+        ("Drifted", "Balanced/0s", ""),
+        ("spot_interrupted", "WhenEmpty/30s", ""),
+    ],
+)
+def test_consolidation_is_counted_by_policy(meter: FakeMeter, disruption: str, consolidation: str, policy: str) -> None:
+    observed = ObservedNodeClaim(consolidation=consolidation)
+    pass_phases(disrupted_state(disruption).model_copy(update={"observed": observed}), Phase.DRAIN)
+    assert label_values(meter, "consolidation_policy") == [policy]
+
+
+@pytest.mark.parametrize(
+    ("grace_period", "mode"), [("", "graceful"), ("0s", "forceful"), ("1h", "eventual"), ("1h30m", "eventual")]
+)
+def test_termination_grace_period_determines_mode(meter: FakeMeter, grace_period: str, mode: str) -> None:
+    identity = WHO.model_copy(update={"termination_grace_period": grace_period})
+    pass_phases(disrupted_state("Drifted").model_copy(update={"identity": identity}), Phase.DRAIN)
+    assert label_values(meter, "termination_mode") == [mode]
 
 
 @pytest.mark.parametrize(
