@@ -4,7 +4,6 @@ INTERRUPTION_LAST_READ is for an alert: it is set at the worker's start and at e
 """
 
 from collections import Counter
-from collections.abc import Callable
 from typing import Literal
 
 from temporalio.common import MetricMeter
@@ -16,15 +15,10 @@ from tenure.model.interruption.records import QueueMessage
 SourceName = Literal["queue", "status"]
 
 
-def _unix_time() -> float:
-    return utc_now().timestamp()
-
-
 class InterruptionMetrics:
     """`queue`: name of the queue to read; empty without one."""
 
-    def __init__(self, meter: MetricMeter, *, queue: str, clock: Callable[[], float] = _unix_time) -> None:
-        self._clock = clock
+    def __init__(self, meter: MetricMeter, *, queue: str) -> None:
         self.message_counts: Counter[str] = Counter()
         """Counts since the start of this process: received and deleted messages, and dropped ones by reason."""
         self._received = metrics.INTERRUPTION_RECEIVED_MESSAGES.bind(meter)
@@ -40,7 +34,7 @@ class InterruptionMetrics:
     def record_received(self, message: QueueMessage) -> None:
         self.message_counts["received"] += 1
         self._received.record(message_type=message.parsed.message_type)
-        self._duration.record(max(0.0, self._clock() - message.parsed.at.timestamp()))
+        self._duration.record(max(0.0, (utc_now() - message.parsed.at).total_seconds()))
 
     def record_deleted(self, count: int) -> None:
         self.message_counts["deleted"] += count
@@ -54,4 +48,4 @@ class InterruptionMetrics:
         self._unhealthy.record(category=category)
 
     def record_read(self, source: SourceName) -> None:
-        self._last_read.record(self._clock(), source=source)
+        self._last_read.record(utc_now().timestamp(), source=source)

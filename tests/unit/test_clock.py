@@ -90,15 +90,15 @@ def test_numbers_increase_despite_clock_changes() -> None:
     assert before < after[0] < after[1] < after[2]
 
 
-async def test_clock_is_compared_with_each_api_server_response() -> None:
+async def test_clock_is_compared_with_each_api_server_response(monkeypatch: pytest.MonkeyPatch) -> None:
     async def respond(_: web.Request) -> web.Response:
         date = format_datetime(datetime.now(UTC), usegmt=True)
         return web.json_response({}, headers={"Date": date})
 
-    api = FakeApi()
+    api, clock = FakeApi(), ShiftedClock(SHIFT)
     api.lists = [respond, respond]
+    monkeypatch.setattr("tenure.kube.client.client.CLOCK", clock)
     async with serve_api(api) as client:
-        client._clock = clock = ShiftedClock(SHIFT)
         for _ in range(2):
             await client.request("GET", "/api/v1/nodes")
     assert seconds_off(clock) < 2

@@ -6,7 +6,7 @@ visibility timeout.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -30,8 +30,8 @@ _Poll = asyncio.Future[tuple[float, Sequence[QueueMessage]]]
 class SqsQueue:
     """Raises model.faults: NotFound if the queue does not exist."""
 
-    def __init__(self, clients: AwsClients, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clients, self._clock = clients, clock
+    def __init__(self, clients: AwsClients) -> None:
+        self._clients = clients
         self._urls: dict[str, str] = {}
         self._left: dict[str, list[_Poll]] = {}
         """Polls without a waiting caller, by queue."""
@@ -46,7 +46,7 @@ class SqsQueue:
             poll.add_done_callback(_retrieve_exception)
             self._left.setdefault(queue, []).append(poll)
             raise
-        return found if self._clock() - ended < VISIBILITY / 2 else ()
+        return found if time.monotonic() - ended < VISIBILITY / 2 else ()
 
     async def delete(self, queue: str, receipts: Sequence[str]) -> int:
         """Returns the number of deleted messages; SQS delivers the others again."""
@@ -77,7 +77,7 @@ class SqsQueue:
             self._urls.pop(queue, None)
             raise
         now = utc_now()
-        return self._clock(), tuple(_parse_message(one, now) for one in response.get("Messages", ()))
+        return time.monotonic(), tuple(_parse_message(one, now) for one in response.get("Messages", ()))
 
     async def _queue_url(self, queue: str) -> str:
         if queue not in self._urls:

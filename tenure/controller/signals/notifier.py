@@ -57,12 +57,12 @@ class WorkflowNotifier:
         not_ready: NotReadyTracker,
         expected_pods: ExpectedPods,
         signal_queue: SignalQueue,
+        observers: LifecycleObservers,
         began: datetime,
         number: Callable[[], int] = CLOCK.next_number,
         drift: Callable[[NodeClaimFact], Drift | None] = lambda claim: None,
         buffer_needing: Callable[[str], str] = lambda claim: "",
         discovered: Callable[[str], DiscoveredCapacity] = lambda node_class: NO_DISCOVERED_CAPACITY,
-        observers: LifecycleObservers | None = None,
         static_capacity: bool = False,
         node_repair: bool = False,
     ) -> None:
@@ -70,7 +70,8 @@ class WorkflowNotifier:
         self.cluster, self._deadlines = cluster, deadlines
         self._cache, self._nominations, self._signal_queue = cache, nominations, signal_queue
         self._began, self._number, self._drift, self._buffer_needing = began, number, drift, buffer_needing
-        self._not_ready, self._expected_pods, self._observers = not_ready, expected_pods, observers
+        self._not_ready, self._expected_pods = not_ready, expected_pods
+        self._observers, self._policies = observers, observers.policies
         self._static_capacity, self._node_repair, self._discovered = static_capacity, node_repair, discovered
         self._due, self._drain_changes = DelayingQueue(), DrainChanges(cache)
         self._deferred: dict[str, set[str]] = {}
@@ -186,7 +187,7 @@ class WorkflowNotifier:
         start = Start(
             "NodeClaim",
             NodeClaimState(identity=identity, deadlines=self._deadlines, discovered=self._discovered_capacity(claim)),
-            claim_start(identity, identity.created + self._deadlines_of(claim.pool).launch),
+            claim_start(identity, identity.created + self._policies.deadlines_of(claim.pool).launch),
             identity.summary,
             identity.details,
             allow_restart=allow_restart,
@@ -220,10 +221,7 @@ class WorkflowNotifier:
     def _expected_durations(self, claim: NodeClaimFact) -> ExpectedDurations | None:
         """For a starting node. A change alone causes no signal."""
         starts = claim.pool and not (claim.initialized or claim.deleting)
-        return self._observers.startup.expected_durations(claim.pool) if self._observers and starts else None
-
-    def _deadlines_of(self, pool: str) -> Deadlines:
-        return self._observers.policies.deadlines_of(pool) if self._observers else self._deadlines
+        return self._observers.startup.expected_durations(claim.pool) if starts else None
 
     def _build_view(
         self, claim: NodeClaimFact, workflow_id: str, drain: str, known: SyncedKinds, now: datetime
@@ -250,10 +248,10 @@ class WorkflowNotifier:
             needed_by_buffer=self._buffer_needing(claim.name),
             drain=drain,
             not_ready=self._not_ready.grace_for(claim),
-            rules=self._observers.policies.rules_of(claim.pool) if self._observers else None,
-            event_policies=self._observers.policies.event_policies_of(claim.pool) if self._observers else {},
-            hook_policies=self._observers.policies.hook_policies_of(claim.pool) if self._observers else {},
-            events_unread=self._observers.policies.unread_of(claim.pool).interruption if self._observers else "",
+            rules=self._policies.rules_of(claim.pool),
+            event_policies=self._policies.event_policies_of(claim.pool),
+            hook_policies=self._policies.hook_policies_of(claim.pool),
+            events_unread=self._policies.unread_of(claim.pool).interruption,
             is_repair_enabled=self._node_repair,
         )
 
@@ -310,7 +308,7 @@ class WorkflowNotifier:
             self._cache.nodeclasses.get(view.fact.node_class),
             static_capacity=self._static_capacity,
             healthy_at=view.healthy_at,
-            **(self._observers.nodepool_fields(name, view.pause) if self._observers else {}),
+            **self._observers.nodepool_fields(name, view.pause),
         )
         start = Start(
             "NodePool",

@@ -20,7 +20,7 @@ from kubernetes.aio import config
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.config.kube_config import KUBE_CONFIG_DEFAULT_LOCATION
 
-from tenure.clock import CLOCK, Clock
+from tenure.clock import CLOCK
 from tenure.endpoints import Endpoints
 from tenure.kube.client.errors import CONNECTION_ERRORS, Json, fault_of, fault_of_connection
 from tenure.kube.client.json_reader import parse_json
@@ -67,9 +67,8 @@ class KubeClient:
         refresh: asyncio.Task[None] | None = None,
         rate_limiter: RateLimiter | None = None,
         endpoints: Endpoints | None = None,
-        clock: Clock = CLOCK,
     ) -> None:
-        self._endpoints, self._clock = endpoints or Endpoints(), clock
+        self._endpoints = endpoints or Endpoints()
         self._configuration = configuration
         self._refresh = refresh
         self._rate_limiter = rate_limiter or RateLimiter()
@@ -180,7 +179,7 @@ class KubeClient:
 
     def _observe(self, response: aiohttp.ClientResponse) -> None:
         self._endpoints.record_response(ENDPOINT)
-        self._clock.observe_date(response.headers.get("Date"))
+        CLOCK.observe_date(response.headers.get("Date"))
 
     def _connection_fault(self, error: Exception, what: str) -> Fault:
         fault = fault_of_connection(error, what=what)

@@ -1,18 +1,12 @@
 """Signals that depend on LifecyclePolicies: rules, startup durations, and headroom of NodePools."""
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
-from tenure.controller.cluster_pause import ClusterPause
-from tenure.controller.lifecycle_policies import LifecyclePolicies
-from tenure.controller.signals.lifecycle_observers import LifecycleObservers
 from tenure.kube.client.list_watch import Delta
-from tenure.model.nodeclaim.state import Deadlines
 from tenure.model.observations import ObservedNodePool
-from tenure.model.operator_requests import PolicyValidation
-from tenure.policy.policy_features import PolicyFeatures
 from tests.support.controller.builders import (
     at,
     claim,
@@ -29,25 +23,8 @@ def harness() -> NotifierHarness:
     return build_notifier()
 
 
-def use_policies(harness: NotifierHarness) -> LifecyclePolicies:
-    policies = LifecyclePolicies(
-        harness.cache,
-        NullPolicyPort(),
-        default_deadlines=Deadlines(),
-        features=PolicyFeatures(),
-        now=lambda: harness.now,
-    )
-    harness.notifier._observers = LifecycleObservers(harness.cache, policies, ClusterPause("tenure", harness.cache))
-    return policies
-
-
-class NullPolicyPort:
-    async def write_validation(self, name: str, uid: str, validation: PolicyValidation, *, now: datetime) -> bool:
-        return True
-
-
 def test_rules_are_signaled_only_to_nodeclaims_of_their_nodepool(harness: NotifierHarness) -> None:
-    policies = use_policies(harness)
+    policies = harness.policies
     harness.add_running_node()
     harness.apply_objects("nodepools", pool("gpu"))
     harness.apply_objects("nodeclaims", claim("g1", pool="gpu"))
@@ -65,7 +42,7 @@ def test_rules_are_signaled_only_to_nodeclaims_of_their_nodepool(harness: Notifi
 
 
 def test_unreadable_interruption_rules_are_signaled_to_nodeclaims(harness: NotifierHarness) -> None:
-    policies = use_policies(harness)
+    policies = harness.policies
     harness.add_running_node()
     policies.on_deltas([Delta(policy("p", interruption={"scheduledChange": {"lead": "soon"}}))])
     policies.update(harness.cache._changes)
@@ -74,7 +51,7 @@ def test_unreadable_interruption_rules_are_signaled_to_nodeclaims(harness: Notif
 
 
 def test_policy_of_hooks_is_signaled_to_nodeclaims(harness: NotifierHarness) -> None:
-    policies = use_policies(harness)
+    policies = harness.policies
     harness.add_running_node()
     hook = {"name": "warn", "http": {"url": "https://hooks.example.com"}}
     for name, timeout in (("below", "1m"), ("all", "1m")):
@@ -97,7 +74,6 @@ def test_nodeclaims_are_signaled_after_policies_are_synced(harness: NotifierHarn
 
 
 def test_changed_startup_expectations_alone_cause_no_signal(harness: NotifierHarness) -> None:
-    use_policies(harness)
     harness.apply_objects("nodeclaims", claim("c1"))
     harness.notify()
     signal_count, observers = len(harness.signal_queue.signals), harness.notifier._observers
@@ -113,7 +89,7 @@ def test_changed_startup_expectations_alone_cause_no_signal(harness: NotifierHar
 
 
 def test_workflow_starts_with_expected_durations_and_launch_deadline(harness: NotifierHarness) -> None:
-    policies = use_policies(harness)
+    policies = harness.policies
     policies.on_deltas([Delta(policy("p", launch={"deadline": "4m"}))])
     harness.apply_objects("nodeclaims", claim("c1"))
     policies.update(harness.cache._changes)
@@ -126,7 +102,6 @@ def test_workflow_starts_with_expected_durations_and_launch_deadline(harness: No
 
 
 def test_nodepool_is_signaled_for_more_headroom_but_not_for_less(harness: NotifierHarness) -> None:
-    use_policies(harness)
     harness.add_running_node()
 
     def observed_at(seconds: float) -> list[ObservedNodePool]:
