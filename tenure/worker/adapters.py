@@ -33,10 +33,7 @@ log = structlog.get_logger(__name__)
 
 
 async def connect_kubernetes(
-    settings: Settings,
-    *,
-    waited: Callable[[float], None] = lambda seconds: None,
-    endpoints: Endpoints | None = None,
+    settings: Settings, *, waited: Callable[[float], None], endpoints: Endpoints
 ) -> kube.KubeAdapters:
     where = f"KUBECONFIG={settings.kubeconfig!r}" if settings.kubeconfig else "the service account"
     rate_limiter = RateLimiter(settings.kube_client_qps, settings.kube_client_burst, observe_wait=waited)

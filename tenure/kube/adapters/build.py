@@ -46,12 +46,11 @@ class KubeAdapters:
 
 
 async def connect_all(
-    kubeconfig: str = "",
-    context: str = "",
+    kubeconfig: str,
     *,
     rate_limiter: RateLimiter | None = None,
     endpoints: Endpoints | None = None,
     page_url: PageUrl | None = None,
 ) -> KubeAdapters:
     """Raises BadInput if no cluster is configured."""
-    return KubeAdapters(await connect(kubeconfig, context, rate_limiter=rate_limiter, endpoints=endpoints), page_url)
+    return KubeAdapters(await connect(kubeconfig, rate_limiter=rate_limiter, endpoints=endpoints), page_url)

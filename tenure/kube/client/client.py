@@ -193,7 +193,6 @@ class KubeClient:
 
 async def connect(
     kubeconfig: str = "",
-    context: str = "",
     *,
     rate_limiter: RateLimiter | None = None,
     endpoints: Endpoints | None = None,
@@ -210,7 +209,6 @@ async def connect(
         if kubeconfig or _any_path_exists(KUBE_CONFIG_DEFAULT_LOCATION):
             loader = await config.load_kube_config(
                 config_file=kubeconfig or None,
-                context=context or None,
                 client_configuration=configuration,
                 persist_config=False,
             )
