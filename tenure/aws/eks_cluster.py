@@ -1,4 +1,4 @@
-"""Reads the facts about the cluster that nodes need to join, from the settings or from eks:DescribeCluster."""
+"""Reads the facts about the cluster that nodes need to join, from the settings and from eks:DescribeCluster."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -25,28 +25,14 @@ class Clusters:
 
     async def _load(self) -> ClusterFacts:
         settings = self._settings
-        configured = ClusterFacts(
+        response = await self._clients.call(self._clients.eks.describe_cluster, name=settings.cluster_name)
+        found: Mapping[str, Any] = response.get("cluster", {})
+        network = found.get("kubernetesNetworkConfig") or {}
+        return ClusterFacts(
             name=settings.cluster_name,
-            version=settings.kubernetes_version,
-            endpoint=settings.cluster_endpoint,
-            ca_bundle=settings.cluster_ca_bundle,
-            cidr=settings.cluster_cidr,
+            version=settings.kubernetes_version or found.get("version", ""),
+            endpoint=settings.cluster_endpoint or found.get("endpoint", ""),
+            ca_bundle=settings.cluster_ca_bundle or (found.get("certificateAuthority") or {}).get("data", ""),
+            cidr=network.get("serviceIpv6Cidr" if settings.is_ipv6 else "serviceIpv4Cidr", ""),
             dns=settings.cluster_dns,
         )
-        if configured.version and configured.endpoint and configured.ca_bundle and configured.cidr:
-            return configured
-        response = await self._clients.call(self._clients.eks.describe_cluster, name=settings.cluster_name)
-        return _complete_facts(configured, response.get("cluster", {}), ipv6=settings.is_ipv6)
-
-
-def _complete_facts(configured: ClusterFacts, found: Mapping[str, Any], *, ipv6: bool) -> ClusterFacts:
-    network = found.get("kubernetesNetworkConfig") or {}
-    cidr = network.get("serviceIpv6Cidr" if ipv6 else "serviceIpv4Cidr", "")
-    return ClusterFacts(
-        name=configured.name,
-        version=configured.version or found.get("version", ""),
-        endpoint=configured.endpoint or found.get("endpoint", ""),
-        ca_bundle=configured.ca_bundle or (found.get("certificateAuthority") or {}).get("data", ""),
-        cidr=configured.cidr or cidr,
-        dns=configured.dns,
-    )

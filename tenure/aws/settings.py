@@ -14,8 +14,6 @@ class AwsSettings(Value):
     """Base64 of the PEM, as EKS returns it."""
     kubernetes_version: str = ""
     """Major and minor, such as 1.34."""
-    cluster_cidr: str = ""
-    """CIDR of Service addresses."""
     cluster_dns: str = ""
     """Address of kube-dns. An IPv6 address means an IPv6 cluster."""
     endpoint_url: str = ""

@@ -55,7 +55,6 @@ class ObservedNodeClaim(Message):
     """The node was already empty when the watch began, so a recorded `empty_since` applies instead."""
     drain: str = ""
     """A hash of what a blocked drain waits for, such as pods and their budgets; empty while it is not blocked."""
-    attached_volumes: int = 0
     do_not_disrupt: bool = False
     consolidation: str = ""
     """`<consolidationPolicy>/<consolidateAfter>` of the NodePool, such as `WhenEmpty/30s`; empty without a NodePool."""

@@ -162,14 +162,9 @@ class DisruptionBudgets(Value):
 
 class DisruptionSettings(Value):
     spot_to_spot: bool = False
-    threshold: float = 0.0
-    """US dollars an hour. Every command must save more than this at its highest replacement price."""
-    least_share: float = 0.05
-    """The share of its candidates' price that a command with more than one replacement must save."""
     most_candidates: int = 100
     most_simulations: int = 500
     """Per pass. `Decision.unreached` names the nodes that the pass did not reach; they come first in the next pass."""
-    replace_one_with_many: bool = False
     terminate_first_drift: bool = False
     """The gate TerminateFirstDrift."""
 

@@ -212,10 +212,8 @@ class Consolidation:
         """Whether removing these nodes together is worthwhile, and their replacements."""
         self.simulations += 1
         before = sum(one.price for one in removals)
-        one = len(removals) == 1 and not self.settings.replace_one_with_many
-        found = simulate_removal(
-            self.snapshot, removals, "Underutilized", ceiling=before - self.settings.threshold, one_node=one
-        )
+        is_one = len(removals) == 1
+        found = simulate_removal(self.snapshot, removals, "Underutilized", ceiling=before, one_node=is_one)
         result = choose_replacement(found, self.snapshot, self.settings)
         if isinstance(result, RejectionReason):
             return result

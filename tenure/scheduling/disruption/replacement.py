@@ -26,6 +26,8 @@ from tenure.scheduling.packing.planning_pass import PackingAttempt
 MIN_CHEAPER_SPOT_TYPES: Final = 15
 """The number of cheaper spot types that replacing a single spot node requires, to limit repeated replacement."""
 _SPOT: Final = Requirements([one_of(CAPACITY_TYPE, SPOT)])
+MIN_MULTI_NODE_SAVING: Final = 0.05
+"""The share of its candidates' price that a command with more than one replacement must save."""
 _PRICE_EPSILON: Final = 1e-9
 
 
@@ -61,14 +63,14 @@ def choose_replacement(
 def _evaluate_attempt(
     attempt: PackingAttempt, removals: Sequence[Candidate], snapshot: ClusterSnapshot, settings: DisruptionSettings
 ) -> Replacement | RejectionReason:
-    limit = sum(one.price for one in removals) - settings.threshold
+    limit = sum(one.price for one in removals)
     moves = dict(attempt.packing.nominations)
     new_node_count = len(attempt.packing.node_arrays.new_nodes)
     if not new_node_count:
         if limit <= _PRICE_EPSILON:
-            return RejectionReason(f"it would save no more than {format_number(settings.threshold)} $/h")
+            return RejectionReason("it would save no more than 0 $/h")
         return Replacement((), moves, 0.0, 0.0)
-    if new_node_count > len(removals) and not settings.replace_one_with_many:
+    if new_node_count > len(removals):
         price = sum(attempt.planned_nodeclaims.cheapest_price(one) for one in range(new_node_count))
         costs = f"its pods would need {new_node_count} nodes for {format_number(price)} $/h"
         if price >= limit:
@@ -84,15 +86,15 @@ def _evaluate_attempt(
     if rejected is not None:
         return rejected
     return _price_replacement(
-        attempt, [one for one in new_nodes if isinstance(one, _NewNodeOptions)], removals, settings, snapshot
+        attempt, [one for one in new_nodes if isinstance(one, _NewNodeOptions)], removals, snapshot
     )
 
 
-def price_limit(removals: Sequence[Candidate], settings: DisruptionSettings, *, is_multi_node: bool) -> float:
+def price_limit(removals: Sequence[Candidate], *, is_multi_node: bool) -> float:
     """Price that replacements must stay below, in US dollars per hour. With `is_multi_node`, several replacements must
     save more, since many pods move."""
     paid = sum(one.price for one in removals)
-    return paid - max(settings.threshold, paid * settings.least_share if is_multi_node else 0.0)
+    return paid - paid * MIN_MULTI_NODE_SAVING if is_multi_node else paid
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +150,10 @@ def _price_replacement(
     attempt: PackingAttempt,
     new_nodes: Sequence[_NewNodeOptions],
     removals: Sequence[Candidate],
-    settings: DisruptionSettings,
     snapshot: ClusterSnapshot,
 ) -> Replacement | RejectionReason:
     """Each new node may launch as any type below its share of the current price."""
-    limit = price_limit(removals, settings, is_multi_node=len(new_nodes) > 1)
+    limit = price_limit(removals, is_multi_node=len(new_nodes) > 1)
     least = [float(one.worst_prices.min()) for one in new_nodes]
     slack = limit - sum(least)
     if slack <= _PRICE_EPSILON:

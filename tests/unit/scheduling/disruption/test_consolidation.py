@@ -87,14 +87,6 @@ def test_replacement_at_the_same_price_is_rejected() -> None:
     assert Fleet(instance_types=same).node("n", "a.large", pod()).decide().commands == ()
 
 
-def test_every_launchable_type_saves_the_threshold() -> None:
-    fleet = Fleet().node("n", "m.2xlarge", pod())
-    assert types_of(only_command(fleet.decide(settings=DisruptionSettings(threshold=0.25))).replacements[0]) == (
-        "m.large",
-    )
-    assert not fleet.decide(settings=DisruptionSettings(threshold=0.3)).commands
-
-
 def test_type_with_one_expensive_zone_is_excluded() -> None:
     """EC2 might launch it in the expensive zone."""
     uneven = instance_type("u.large", cpu=2, memory=8)
@@ -220,13 +212,11 @@ def test_cheaper_types_must_satisfy_min_values() -> None:
     )
 
 
-def test_one_node_is_replaced_by_two_only_if_enabled() -> None:
+def test_one_node_is_not_replaced_by_two() -> None:
     instance_types = (instance_type("m.large", cpu=3, price=0.1), instance_type("m.2xlarge", cpu=8, price=0.5))
     fleet = Fleet(instance_types=instance_types).node("n", "m.2xlarge", *pods(2, cpu=2))
     found = fleet.decide()
     assert not found.commands and "no single node with room for 4 cpu" in rejected(found)
-    multi_replacement = fleet.decide(settings=DisruptionSettings(replace_one_with_many=True))
-    assert len(only_command(multi_replacement).replacements) == 2
 
 
 def test_limits_do_not_count_candidates() -> None:
