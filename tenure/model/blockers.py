@@ -100,7 +100,9 @@ BLOCKERS: Final[Mapping[str, Reason]] = {
     "CapacityBuffer": Reason("it holds the capacity of a CapacityBuffer"),
     "PodsExpected": Reason("pending pods are expected on it"),
     "NodeDoNotDisrupt": Reason("the annotation `karpenter.sh/do-not-disrupt` of its Node", "remove the annotation"),
-    "NoPool": Reason("it belongs to no NodePool", "delete it manually"),
+    "NoPool": Reason(
+        "it has no NodePool, or its NodePool is gone", "delete the NodeClaim, or create the NodePool again"
+    ),
     "Never": Reason("`consolidateAfter` of its NodePool is Never"),
     "LiveStateDiffers": Reason("live state did not confirm the decision; it is evaluated again"),
     "PodDisruptionBudget": Reason(
@@ -145,37 +147,6 @@ BLOCKERS: Final[Mapping[str, Reason]] = {
 NEEDS_ATTENTION: Final = tuple(code for code, reason in BLOCKERS.items() if not reason.clears_by_itself)
 """Codes that need an operator before any deadline has passed."""
 
-INELIGIBILITIES: Final[Mapping[str, Reason]] = {
-    "NoNode": Reason("it has no Node yet"),
-    "NotInitialized": Reason("its Node is not initialized yet"),
-    "Deleting": Reason("it is being deleted"),
-    "InProgress": Reason("it is part of a disruption in progress"),
-    "Nominated": BLOCKERS["PodsExpected"],
-    "NoPool": Reason("its NodePool is gone", "delete the NodeClaim, or create the NodePool again"),
-    "StaticPool": Reason("its NodePool is static"),
-    "PoolClosed": Reason("its NodePool can launch no node", "read the NodePool's conditions"),
-    "NodeDoNotDisrupt": BLOCKERS["NodeDoNotDisrupt"],
-    "PodDoNotDisrupt": BLOCKERS["PodDoNotDisrupt"],
-    "PodUnplannable": Reason(
-        "a pod has a field that Tenure does not support, or cannot be read", "change the field that the message names"
-    ),
-    "PodDisruptionBudget": Reason(
-        "a PodDisruptionBudget allows no eviction now, or two select one pod", BLOCKERS["PodDisruptionBudget"].remedy
-    ),
-    "Never": BLOCKERS["Never"],
-    "Resting": Reason("`consolidateAfter` of its NodePool has not ended"),
-    "PolicyUnknown": Reason("its NodePool has no `consolidateAfter`", "set `consolidateAfter`"),
-    "Policy": Reason("`consolidationPolicy` of its NodePool is WhenEmpty, and pods run on it"),
-    "CapacityBuffer": BLOCKERS["CapacityBuffer"],
-    "TooYoung": Reason("it is younger than `minimumNodeAge` of a LifecyclePolicy"),
-    "NoInstanceType": Reason("its instance type is unknown, so prices cannot be compared"),
-    "NoCapacityType": Reason("its capacity type is unknown, so prices cannot be compared"),
-    "NoZone": Reason("its zone is unknown, so prices cannot be compared"),
-    "NoPrice": Reason("its price is unknown"),
-    "Paused": BLOCKERS["Paused"],
-    "Bounced": Reason("its last disruption failed; it is retried later"),
-}
-
 NOMINATED: Final = "Nominated"
 NOT_BOUND: Final = "NotBound"
 PLAN_PENDING: Final = "PlanPending"
@@ -196,7 +167,7 @@ VOLUMES: Final = "Volumes"
 POD_UNPLANNABLE: Final = "PodUnplannable"
 BACKOFF: Final = "ProvisioningBackoff"
 PENDING_PODS: Final[Mapping[str, Reason]] = {
-    NOMINATED: Reason("a plan expects the pod on a Node or NodeClaim"),
+    NOMINATED: Reason("a plan expects pending pods on a Node or NodeClaim"),
     PLAN_PENDING: Reason("the pod waits for the next plan"),
     NOT_TRIED: Reason(
         "its scheduler has not tried to schedule the pod yet", "check that the scheduler of its `schedulerName` runs"
@@ -273,3 +244,35 @@ NEARNESS: Final = (
     NO_NODEPOOL_FITS,
 )
 """Why a NodePool does not fit a pod: the NodePools that lack least come first."""
+
+INELIGIBILITIES: Final[Mapping[str, Reason]] = {
+    "NoNode": Reason("it has no Node yet"),
+    "NotInitialized": Reason("its Node is not initialized yet"),
+    "Deleting": Reason("it is being deleted"),
+    "InProgress": Reason("it is part of a disruption in progress"),
+    NOMINATED: PENDING_PODS[NOMINATED],
+    "NoPool": BLOCKERS["NoPool"],
+    "StaticPool": Reason("its NodePool is static"),
+    "PoolClosed": Reason("its NodePool can launch no node", "read the NodePool's conditions"),
+    "NodeDoNotDisrupt": BLOCKERS["NodeDoNotDisrupt"],
+    "PodDoNotDisrupt": BLOCKERS["PodDoNotDisrupt"],
+    POD_UNPLANNABLE: PENDING_PODS[POD_UNPLANNABLE],
+    "PodDisruptionBudget": BLOCKERS["PodDisruptionBudget"],
+    "MultiplePodDisruptionBudgets": BLOCKERS["MultiplePodDisruptionBudgets"],
+    "Never": BLOCKERS["Never"],
+    "Resting": Reason("`consolidateAfter` of its NodePool has not ended"),
+    "PolicyUnknown": Reason("its NodePool has no `consolidateAfter`", "set `consolidateAfter`"),
+    "Policy": Reason("`consolidationPolicy` of its NodePool is WhenEmpty, and pods run on it"),
+    "CapacityBuffer": BLOCKERS["CapacityBuffer"],
+    "TooYoung": Reason("it is younger than `minimumNodeAge` of a LifecyclePolicy"),
+    "NoInstanceType": Reason("its instance type is unknown, so prices cannot be compared"),
+    "NoCapacityType": Reason("its capacity type is unknown, so prices cannot be compared"),
+    "NoZone": Reason("its zone is unknown, so prices cannot be compared"),
+    "NoPrice": Reason("its price is unknown"),
+    "Paused": BLOCKERS["Paused"],
+    "Bounced": Reason("its last disruption failed; it is retried later"),
+}
+"""Why a node is not disrupted."""
+
+REASONS: Final[Mapping[str, Reason]] = {**BLOCKERS, **INELIGIBILITIES, **PENDING_PODS}
+"""All codes. A code has one meaning wherever it occurs."""

@@ -1,7 +1,8 @@
 """`tenure get [NAME...]`: the nodes of a cluster, each with its phase, deadline and blocker.
 
-All data comes from Temporal's visibility: one request lists a thousand nodes, and no worker is needed. Terminated
-workflows are listed too, since their nodes are missing from the table.
+All data comes from Temporal's visibility: one request lists a thousand nodes, and no worker is needed. Only the
+sentences of blockers come from the workflows, and are omitted without a worker. Terminated workflows are listed too,
+since their nodes are missing from the table.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from temporalio.client import Client
 from tenure.cli.command import NodePoolName
 from tenure.cli.exit_codes import UsageError
 from tenure.cli.nodes.workflows import (
+    MAX_QUERIES,
     RESTARTED,
     NodeClaimSummary,
     NodeClaimVisibility,
@@ -28,10 +30,13 @@ from tenure.cli.nodes.workflows import (
     list_stopped_workflows,
     no_page_url,
     nodeclaim_name,
+    query_states,
+    with_verdict,
 )
 from tenure.cli.output import Result, format_columns
 from tenure.cli.temporal_client import Connection, temporal_command
 from tenure.model.base import format_count, format_number
+from tenure.model.nodeclaim.state import NodeClaimState
 from workflows import ids
 
 Names = Annotated[list[str] | None, typer.Argument(help="NodeClaims, Nodes or instances (default: all nodes).")]
@@ -77,7 +82,8 @@ async def get(
             f"{' matches these options' if query else ''}; `tenure why NAME` explains deleted nodes"
         )
     now = datetime.now(UTC)
-    tables = [format_table(found, now), *format_stopped(stopped, now)]
+    found = await _with_verdicts(client, found)
+    tables = [format_table(found, now), *format_blockers(found), *format_stopped(stopped, now)]
     return Result(nodes_as_json(found, stopped), tables, error=error)
 
 
@@ -101,6 +107,21 @@ async def read(
     running = " AND ".join(filter(None, ("ExecutionStatus = 'Running'", query)))
     found = await (visibility.find_by_names(names, running) if names else visibility.list_all(running))
     return sorted(found, key=lambda nodeclaim: (nodeclaim.pool, nodeclaim.name))
+
+
+async def _with_verdicts(client: Client, found: Sequence[NodeClaimSummary]) -> list[NodeClaimSummary]:
+    blocked = [one.workflow_id for one in found if one.blocked_by][:MAX_QUERIES]
+    states = await query_states(client, blocked, NodeClaimState)
+    return [with_verdict(one, states) for one in found]
+
+
+def format_blockers(found: Sequence[NodeClaimSummary]) -> list[str]:
+    """One part of the output with code and sentence of blocked nodes; the table has only the code."""
+    blocked = [one for one in found if one.sentence]
+    more = sum(bool(one.blocked_by) for one in found) - len(blocked)
+    lines = [f"{one.name}: {one.blocker}" for one in blocked]
+    lines += [f"{more} more blocked: `tenure why NODE` explains each"] if lines and more else []
+    return ["\n".join(lines)] if lines else []
 
 
 def nodes_as_json(found: Sequence[NodeClaimSummary], stopped: Sequence[StoppedWorkflow] = ()) -> dict[str, Any]:

@@ -7,10 +7,8 @@ code.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import chain
-from typing import TypeVar
 
 from temporalio.client import Client, WorkflowExecution
 
@@ -32,12 +30,14 @@ from tenure.cli.nodes.workflows import (
     format_until,
     list_stopped_workflows,
     no_page_url,
+    query_states,
+    with_verdict,
 )
 from tenure.cli.output import Result
 from tenure.cli.temporal_client import Connection, temporal_command
 from tenure.controller.temporal.queries import query_invalid_objects, query_or_none
 from tenure.model.base import Message
-from tenure.model.blockers import NEEDS_ATTENTION, SLOW
+from tenure.model.blockers import LAUNCH_FAILED, NEEDS_ATTENTION, SLOW
 from tenure.model.errors import InvalidObject
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.model.observations import Registrations
@@ -48,7 +48,7 @@ from tenure.model.workflow_states import NodeClassState
 from tenure.policy.disruption.commands import is_late
 from tenure.policy.lifecycle.deadlines import action_of
 from tenure.policy.lifecycle.pauses import describe_pause
-from tenure.policy.lifecycle.verdict import NEEDS_ATTENTION_TEXT, describe_blocker
+from tenure.policy.lifecycle.verdict import NEEDS_ATTENTION_TEXT
 from tenure.policy.nodepool import decide_healthy
 from workflows import ids, search_attributes
 
@@ -59,7 +59,6 @@ SLOW_ONES = f"TenureBlockedBy = '{SLOW}' AND {RUNNING}"
 PENDING_PODS_TIMEOUT = timedelta(seconds=10)
 LAUNCH_FAILURES = 3
 """Failures of one launch, each with all instance types and zones, from which on it is listed."""
-S = TypeVar("S", bound=Message)
 
 
 @temporal_command
@@ -86,7 +85,10 @@ class StuckItem:
     step: str
     since: datetime | None
     blocked_by: str
+    """What the table shows."""
     code: str = ""
+    sentence: str = ""
+    """Of the verdict, without the remedy; empty if it is the same as `blocked_by`."""
 
 
 async def list_stuck_items(client: Client, cluster: str, now: datetime) -> list[StuckItem]:
@@ -145,7 +147,7 @@ class RegistrationState(Message):
 
 def launch_item(draft: LaunchDraft) -> StuckItem:
     names = f"NodeClaim {_with_others(draft.members[0].name, len(draft.members))} of NodePool {draft.pool}"
-    return StuckItem(names, "Launch", None, f"{draft.failures} launches failed, the last: {draft.why}")
+    return StuckItem(names, "Launch", None, f"{draft.failures} launches failed, the last: {draft.why}", LAUNCH_FAILED)
 
 
 def nodepool_item(state: RegistrationState) -> StuckItem | None:
@@ -157,7 +159,9 @@ def nodepool_item(state: RegistrationState) -> StuckItem | None:
 def pending_pod_item(group: PendingPodGroup) -> StuckItem:
     verdict = group.verdict
     why = f"{NEEDS_ATTENTION_TEXT}: {verdict.remedy}; {verdict.message}"
-    return StuckItem(f"pod {_with_others(group.pod, group.pods)}", "Scheduling", verdict.since, why, verdict.code)
+    return StuckItem(
+        f"pod {_with_others(group.pod, group.pods)}", "Scheduling", verdict.since, why, verdict.code, verdict.sentence
+    )
 
 
 def _with_others(name: str, number: int) -> str:
@@ -169,10 +173,10 @@ def nodeclass_item(state: NodeClassState) -> StuckItem:
 
 
 def rollout_item(execution: WorkflowExecution, state: BlockedState | None) -> StuckItem:
-    code = execution.typed_search_attributes.get(search_attributes.BLOCKED_BY)
+    code = execution.typed_search_attributes.get(search_attributes.BLOCKED_BY) or ""
     message = state.rollout_blocked_by if state else ""
     why = f"{NEEDS_ATTENTION_TEXT}: {message}" if message else code or "see its workflow"
-    return StuckItem(f"rollout of NodePool {_short_name(execution)}", "-", None, why)
+    return StuckItem(f"rollout of NodePool {_short_name(execution)}", "-", None, why, code, message)
 
 
 def command_item(execution: WorkflowExecution, state: BlockedState | None, now: datetime) -> StuckItem | None:
@@ -181,8 +185,9 @@ def command_item(execution: WorkflowExecution, state: BlockedState | None, now: 
     step, since = found.get(search_attributes.PHASE) or "", found.get(search_attributes.PHASE_SINCE)
     if not is_late(step, since, found.get(search_attributes.DEADLINE), now):
         return None
-    why = (state.blocked_by if state else "") or found.get(search_attributes.BLOCKED_BY) or "-"
-    return StuckItem(f"command {_short_name(execution)}", step, since, why)
+    code = found.get(search_attributes.BLOCKED_BY) or ""
+    why = (state.blocked_by if state else "") or code or "-"
+    return StuckItem(f"command {_short_name(execution)}", step, since, why, code)
 
 
 def _short_name(execution: WorkflowExecution) -> str:
@@ -223,16 +228,6 @@ async def list_paused_objects(client: Client, cluster: str) -> list[PausedObject
     return [PausedObject(paused_object_name(one, cluster), pauses.get(one)) for one in found]
 
 
-async def query_states(client: Client, workflow_ids: Sequence[str], state_type: type[S]) -> dict[str, S]:
-    """By workflow ID. Those without a response are omitted."""
-    batches = (workflow_ids[start : start + MAX_QUERIES] for start in range(0, len(workflow_ids), MAX_QUERIES))
-    found = [
-        await asyncio.gather(*(query_or_none(client, one, "state", state_type, QUERY_TIMEOUT) for one in batch))
-        for batch in batches
-    ]
-    return {one: state for one, state in zip(workflow_ids, chain.from_iterable(found), strict=True) if state}
-
-
 def paused_object_name(workflow_id: str, cluster: str) -> str:
     """`NodePool gpu` for `demo/nodepool/gpu`."""
     kind, _, rest = workflow_id.removeprefix(f"{cluster}/").partition("/")
@@ -258,14 +253,8 @@ async def find_stuck_nodes(
     queried = [one.workflow_id for one in (*overdue, *slow)][:MAX_QUERIES]
     states = await query_states(client, queried, NodeClaimState)
     follows: dict[str, str] = {one: action_of(state.observed.rules, state.phase) for one, state in states.items()}
-    overdue, slow = ([_with_message(one, states) for one in nodeclaims] for nodeclaims in (overdue, slow))
+    overdue, slow = ([with_verdict(one, states) for one in nodeclaims] for nodeclaims in (overdue, slow))
     return overdue, slow, follows, await list_paused_objects(client, cluster)
-
-
-def _with_message(nodeclaim: NodeClaimSummary, states: Mapping[str, NodeClaimState]) -> NodeClaimSummary:
-    """Replace the blocker's code with its message, if the workflow responded."""
-    state = states.get(nodeclaim.workflow_id)
-    return replace(nodeclaim, blocked_by=describe_blocker(state) or nodeclaim.blocked_by) if state else nodeclaim
 
 
 def stuck_result(
@@ -290,6 +279,7 @@ def stuck_result(
                 "since": one.since.isoformat() if one.since else None,
                 "blockedBy": one.blocked_by,
                 "code": one.code,
+                "sentence": one.sentence or one.blocked_by,
             }
             for one in items
         ],
@@ -336,7 +326,7 @@ def _nodes_table(
                 format_since(one, now),
                 format_until(one, now),
                 *([] if follows is None else [follows.get(one.workflow_id, "-")]),
-                one.blocked_by or "-",
+                one.blocker or "-",
             )
             for one in nodeclaims
         ),

@@ -210,7 +210,7 @@ class NodeExplanation:
         yield "workflow", nodeclaim.url
         yield "bought for", state.bought_for
         yield "deadline", format_relative_time(deadline, now) if deadline else ""
-        yield "blocked by", verdict.sentence if verdict else nodeclaim.blocked_by
+        yield "blocked by", verdict.message if verdict else nodeclaim.blocked_by
         yield "blocked", f"since {format_relative_time(verdict.since, now)}" if verdict and verdict.since else ""
         yield "action", verdict.remedy if verdict and verdict.remedy not in verdict.sentence else ""
         yield from (("from AWS", line) for line in state.events)

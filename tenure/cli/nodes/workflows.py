@@ -5,16 +5,21 @@ Also the long-lived workflows of all types that were terminated.
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Final
+from itertools import chain
+from typing import Any, Final, TypeVar
 
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.common import SearchAttributeKey
 from temporalio.service import RPCError
 
+from tenure.controller.temporal.queries import query_or_none
+from tenure.model.base import Message
 from tenure.model.nodeclaim.history import NodeClaimOutcome, Phase
+from tenure.model.nodeclaim.state import NodeClaimState
+from tenure.policy.lifecycle.verdict import verdict_of
 from workflows import ids, search_attributes
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -42,6 +47,7 @@ STOPPED: Final = {
 """Endings without a decision of the workflow."""
 RESTARTED: Final = "a running worker starts it again within two minutes"
 
+S = TypeVar("S", bound=Message)
 PageUrl = Callable[[str], str]
 """The page of a workflow in the Temporal UI; empty if the UI's address is unknown."""
 
@@ -63,6 +69,9 @@ class NodeClaimSummary:
     deadline: datetime | None = None
     overdue: bool = False
     blocked_by: str = ""
+    """The code of the blocker, from `tenure/model/blockers.py`."""
+    sentence: str = ""
+    """Of the verdict, if the workflow responded."""
     paused: bool = False
     """By its own pause, not by one of its NodePool or of the cluster."""
     instance_type: str = ""
@@ -81,6 +90,11 @@ class NodeClaimSummary:
     @property
     def open(self) -> bool:
         return self.status == "RUNNING"
+
+    @property
+    def blocker(self) -> str:
+        """Code and sentence, if both are known."""
+        return ": ".join(filter(None, (self.blocked_by, self.sentence)))
 
     def is_called(self, name: str) -> bool:
         """By its NodeClaim, its Node or its instance."""
@@ -211,6 +225,23 @@ async def _read_stopped_workflow(client: Client, workflow_id: str) -> StoppedWor
     return StoppedWorkflow(workflow_id, STOPPED[latest.status], latest.close_time)
 
 
+async def query_states(client: Client, workflow_ids: Sequence[str], state_type: type[S]) -> dict[str, S]:
+    """By workflow ID. Those without a response are omitted."""
+    batches = (workflow_ids[start : start + MAX_QUERIES] for start in range(0, len(workflow_ids), MAX_QUERIES))
+    found = [
+        await asyncio.gather(*(query_or_none(client, one, "state", state_type, QUERY_TIMEOUT) for one in batch))
+        for batch in batches
+    ]
+    return {one: state for one, state in zip(workflow_ids, chain.from_iterable(found), strict=True) if state}
+
+
+def with_verdict(nodeclaim: NodeClaimSummary, states: Mapping[str, NodeClaimState]) -> NodeClaimSummary:
+    """With code and sentence of the verdict, if the workflow responded."""
+    state = states.get(nodeclaim.workflow_id)
+    verdict = verdict_of(state) if state else None
+    return replace(nodeclaim, blocked_by=verdict.code, sentence=verdict.sentence) if verdict else nodeclaim
+
+
 def nodeclaim_name(workflow_id: str) -> str:
     """The name in `<cluster>/nodeclaim/<name>/<uid>`."""
     return workflow_id.rsplit("/", 2)[-2]
@@ -226,7 +257,9 @@ def as_json(nodeclaim: NodeClaimSummary) -> dict[str, Any]:
         "since": _format_iso(nodeclaim.since),
         "deadline": _format_iso(nodeclaim.deadline),
         "overdue": nodeclaim.overdue,
-        "blockedBy": nodeclaim.blocked_by,
+        "blockedBy": nodeclaim.blocker,
+        "code": nodeclaim.blocked_by,
+        "sentence": nodeclaim.sentence,
         "paused": nodeclaim.paused,
         "instanceType": nodeclaim.instance_type,
         "zone": nodeclaim.zone,

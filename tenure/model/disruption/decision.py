@@ -30,6 +30,7 @@ Cause = Literal[
     "PodDoNotDisrupt",
     "PodUnplannable",
     "PodDisruptionBudget",
+    "MultiplePodDisruptionBudgets",
     "Never",
     "Resting",
     "PolicyUnknown",

@@ -132,7 +132,9 @@ def pod_exclusions(
             yield _build_exclusion("PodDoNotDisrupt", f"{message}{_format_end(until)}", methods, until)
         budget_reason = budgets.rejection_reason(pod)
         if budget_reason:
-            yield _build_exclusion("PodDisruptionBudget", budget_reason, methods)
+            has_several = len(budgets.selecting_budgets(pod)) > 1
+            cause: Cause = "MultiplePodDisruptionBudgets" if has_several else "PodDisruptionBudget"
+            yield _build_exclusion(cause, budget_reason, methods)
 
 
 def capacity_buffer_exclusions(virtual: Sequence[PodFact]) -> Iterator[Ineligibility]:

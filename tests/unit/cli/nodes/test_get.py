@@ -6,7 +6,14 @@ from typing import get_args
 import pytest
 
 from tenure.cli.exit_codes import UsageError
-from tenure.cli.nodes.get import PhaseName, build_condition, format_stopped, format_table, nodes_as_json
+from tenure.cli.nodes.get import (
+    PhaseName,
+    build_condition,
+    format_blockers,
+    format_stopped,
+    format_table,
+    nodes_as_json,
+)
 from tenure.cli.nodes.workflows import NodeClaimSummary, StoppedWorkflow
 from tenure.cli.output import format_columns
 from tenure.model.nodeclaim.state import Phase
@@ -30,6 +37,21 @@ def test_paused_node_is_marked() -> None:
     paused = NodeClaimSummary("demo/nodeclaim/a/1", "a", "Ready", "web", NOW, paused=True)
     assert "Ready paused" in format_table([paused], NOW)
     assert nodes_as_json([paused])["nodes"][0]["paused"] is True
+
+
+def test_blocked_node_has_code_and_sentence() -> None:
+    known = NodeClaimSummary(
+        "demo/nodeclaim/a/1", "a", "Drain", blocked_by="PodDoNotDisrupt", sentence="pod default/web"
+    )
+    unknown = NodeClaimSummary("demo/nodeclaim/b/1", "b", "Drain", blocked_by="PodDoNotDisrupt")
+    (text,) = format_blockers([known, unknown])
+    assert text == "a: PodDoNotDisrupt: pod default/web\n1 more blocked: `tenure why NODE` explains each"
+    found = nodes_as_json([known, unknown])["nodes"]
+    assert [(one["blockedBy"], one["code"], one["sentence"]) for one in found] == [
+        ("PodDoNotDisrupt: pod default/web", "PodDoNotDisrupt", "pod default/web"),
+        ("PodDoNotDisrupt", "PodDoNotDisrupt", ""),
+    ]
+    assert format_blockers([unknown]) == []
 
 
 def test_terminated_workflow_is_listed_below_nodes() -> None:

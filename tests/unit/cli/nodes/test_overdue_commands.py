@@ -39,20 +39,26 @@ def test_command_past_deadline_or_with_long_rollback_is_overdue(values: dict[str
     assert (found is not None) == is_overdue
     if found:
         assert found == StuckItem(
-            "command 12ab", values["PHASE"], values.get("PHASE_SINCE"), values.get("BLOCKED_BY", "-")
+            "command 12ab",
+            values["PHASE"],
+            values.get("PHASE_SINCE"),
+            values.get("BLOCKED_BY", "-"),
+            values.get("BLOCKED_BY", ""),
         )
 
 
 def test_rollout_names_its_blocker() -> None:
     execution = workflow_execution(ids.nodepool("demo", "web"), BLOCKED_BY="RolloutHalted")
-    for state, message in (
-        (None, "RolloutHalted"),
-        (BlockedState(rollout_blocked_by="it is halted"), "needs attention: it is halted"),
+    for state, message, sentence in (
+        (None, "RolloutHalted", ""),
+        (BlockedState(rollout_blocked_by="it is halted"), "needs attention: it is halted", "it is halted"),
     ):
-        assert rollout_item(execution, state) == StuckItem("rollout of NodePool web", "-", None, message)
+        assert rollout_item(execution, state) == StuckItem(
+            "rollout of NodePool web", "-", None, message, "RolloutHalted", sentence
+        )
 
 
 def test_overdue_command_names_blocker_from_query() -> None:
     execution = workflow_execution(COMMAND, PHASE="Wait", DEADLINE=START - MINUTE, BLOCKED_BY="ReplacementsNotReady")
     found = command_item(execution, BlockedState(blocked_by="waits for web-1"), START)
-    assert found == StuckItem("command 12ab", "Wait", None, "waits for web-1")
+    assert found == StuckItem("command 12ab", "Wait", None, "waits for web-1", "ReplacementsNotReady")

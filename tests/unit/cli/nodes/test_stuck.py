@@ -20,18 +20,20 @@ from tenure.cli.nodes.stuck import (
     nodeclass_item,
     nodepool_item,
     pending_pod_item,
-    query_states,
     stuck_result,
 )
-from tenure.cli.nodes.workflows import MAX_QUERIES, NodeClaimSummary
+from tenure.cli.nodes.workflows import MAX_QUERIES, NodeClaimSummary, query_states, with_verdict
 from tenure.model.blockers import BACKOFF, NO_NODEPOOL_FITS, PENDING_PODS, Verdict
 from tenure.model.errors import InvalidObject
 from tenure.model.facts import NodeClaimFact
 from tenure.model.launch import LaunchGroupMember
+from tenure.model.nodeclaim.state import Phase
 from tenure.model.observations import Registrations, StartupOutcome
 from tenure.model.operator_requests import PendingPodGroup
 from tenure.model.plan import FIRST_BACKOFF, LaunchDraft, ProvisioningBackoff
 from tenure.model.workflow_states import NodeClassState
+from tenure.policy.lifecycle.verdict import verdict_of
+from tests.unit.policy.builders import node
 
 NOW = datetime.now(UTC)
 
@@ -131,7 +133,8 @@ def make_pod_group(pods: int = 1, code: str = NO_NODEPOOL_FITS, sentence: str = 
 def test_pod_without_a_possible_node_is_listed_with_code_and_remedy() -> None:
     item = pending_pod_item(make_pod_group())
     result = stuck_result([], [], {}, (), [item], NOW)
-    assert result.code == 1 and result.data["late"][0]["code"] == "NoNodePoolFits"
+    found = result.data["late"][0]
+    assert result.code == 1 and (found["code"], found["sentence"]) == ("NoNodePoolFits", "pool gpu: arm64")
     assert item.what == "pod shop/web"
     assert item.blocked_by.startswith("needs attention: change the pod's node selector")
     assert item.blocked_by.endswith("; NoNodePoolFits: pool gpu: arm64")
@@ -174,6 +177,19 @@ def test_exit_code_is_1_if_a_section_that_needs_attention_is_not_empty(
         assert [name for name, listed in json.loads(printed).items() if listed] == [key] * bool(key)
     else:
         assert printed.strip()
+
+
+def test_overdue_node_has_code_and_sentence_of_its_verdict() -> None:
+    state = node(
+        phase=Phase.DRAIN, overdue=True, blocked_by="PodDisruptionBudget web", blocked_code="PodDisruptionBudget"
+    )
+    verdict, late = verdict_of(state), make_nodeclaim("a", overdue=True, blocked_by="DrainOverdue")
+    late = with_verdict(late, {late.workflow_id: state})
+    result = stuck_result([late], [], {}, (), (), NOW)
+    assert "PodDisruptionBudget: needs attention" in str(result.parts[0])
+    (found,) = result.data["overdue"]
+    assert verdict and (found["code"], found["sentence"]) == (verdict.code, verdict.sentence)
+    assert found["blockedBy"] == verdict.message
 
 
 async def test_states_of_more_objects_than_are_queried_at_once_are_read() -> None:
@@ -255,7 +271,14 @@ def test_json_has_action_and_null_for_unknown_values() -> None:
     assert [(one["nodeClaim"], one["action"]) for one in found["overdue"]] == [("a", "alarm"), ("b", None)]
     assert found["overdue"][0]["deadline"] == NOW.isoformat()
     assert found["paused"] == [{"what": "NodePool web", "pause": None}]
-    assert found["late"][0] == {"what": "x", "step": "-", "since": None, "blockedBy": "y", "code": ""}
+    assert found["late"][0] == {
+        "what": "x",
+        "step": "-",
+        "since": None,
+        "blockedBy": "y",
+        "code": "",
+        "sentence": "y",
+    }
     json.dumps(found)
 
 

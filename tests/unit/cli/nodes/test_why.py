@@ -72,7 +72,7 @@ def test_pending_pod_shows_its_verdict_with_times_and_action() -> None:
 
 def test_blocked_node_shows_since_when() -> None:
     lines = blocked_lines("VolumesAttached", "volume of default/web")
-    assert "  blocked by  volume of default/web" in lines
+    assert "  blocked by  VolumesAttached: volume of default/web" in lines
     assert "  blocked     since 2026-01-01 12:00:00 UTC, 6m00s ago" in lines
     assert "  action      check the CSI driver's controller" in lines
 

@@ -1,5 +1,6 @@
 """The verdict on a node: its code and sentence, whether it clears by itself, and the remedy."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, get_args
 
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
-from tenure.model.blockers import BLOCKERS, INELIGIBILITIES, NEEDS_ATTENTION
+from tenure.model.blockers import BLOCKERS, INELIGIBILITIES, NEEDS_ATTENTION, PENDING_PODS, REASONS, Reason
 from tenure.model.disruption.decision import Cause as IneligibilityCause
 from tenure.model.disruption.drain import BlockerCause, DrainState, DrainStatus, EvictionBlocker
 from tenure.model.nodeclaim.state import NodeClaimState, Phase
@@ -124,6 +125,11 @@ def test_registries_have_every_cause() -> None:
         blocker = EvictionBlocker(subject="default/web", cause=cause, what="held")
         assert DrainStatus(eviction_blockers=(blocker,)).blocker_code in BLOCKERS
     assert DrainStatus(not_ready_since=NOW).blocker_code in BLOCKERS
+
+
+@pytest.mark.parametrize("registry", [BLOCKERS, INELIGIBILITIES, PENDING_PODS])
+def test_code_has_one_meaning_in_all_registries(registry: Mapping[str, Reason]) -> None:
+    assert {code: reason for code, reason in registry.items() if REASONS[code] is not reason} == {}
 
 
 def drained_node(**blocker: Any) -> NodeClaimState:
