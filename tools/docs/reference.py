@@ -9,6 +9,7 @@ from tenure.controller.temporal.namespace import create_commands
 from tenure.kube.client.event_reasons import EVENT_REASONS, EventReason
 from tenure.metrics import METRICS
 from tenure.model.blockers import BLOCKERS, INELIGIBILITIES, NEEDS_ATTENTION, PENDING_PODS
+from tools.docs import reasons as reason_pages
 from tools.metrics.catalog import KARPENTER_ONLY, TEMPORALS
 from workflows import search_attributes
 
@@ -91,6 +92,7 @@ def render_pages() -> Mapping[Path, str]:
         FOLDER / "events.md": _events_page(),
         FOLDER / "search-attributes.md": _search_attributes_page(),
         FOLDER / "reasons.md": _reasons_page(),
+        **reason_pages.render_pages(FOLDER),
         FOLDER / "conditions.md": _conditions_page(),
         FOLDER / "annotations.md": _annotations_page(),
     }
@@ -156,11 +158,12 @@ def _search_attributes_page() -> str:
 
 
 def _reasons_page() -> str:
+    pages = reason_pages.pages_by_code()
     blockers, ineligibilities, pending_pods = (
         markdown_table(
             ("Code", "Meaning", "Needs attention", "Action"),
             (
-                (f"`{code}`", one.meaning, "" if one.clears_by_itself else "yes", one.remedy)
+                (f"[`{code}`]({pages[code]})", one.meaning, "" if one.clears_by_itself else "yes", one.remedy)
                 for code, one in reasons.items()
             ),
         )
@@ -169,7 +172,8 @@ def _reasons_page() -> str:
     return (
         WRITTEN.format(source="tenure/model/blockers.py")
         + "# Codes of nodes and pending pods\n\n`tenure why`, `tenure stuck`, the workflow's details, conditions "
-        "and events explain each code in a sentence.\n\n## Blockers of a workflow\n"
+        "and events explain each code in a sentence. The page of a code has its causes and commands."
+        "\n\n## Blockers of a workflow\n"
         "These are the values of `TenureBlockedBy`. A node without an instance has the reason of its "
         "condition `Launched` instead, such as `InsufficientCapacityError`. A code that needs attention does not "
         "clear by itself: the condition `tenure.sh/NeedsAttention` has it as its reason at once, and every other code "

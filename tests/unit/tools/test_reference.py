@@ -11,12 +11,14 @@ from typing import Any, get_args
 from tenure import metrics
 from tenure.apis import labels
 from tenure.kube.client.event_reasons import EVENT_REASONS
+from tenure.model.blockers import REASONS
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.rollout import RolloutEventReason
 from tenure.policy.interruption.event_texts import REASONS as INTERRUPTED
 from tenure.settings import Settings
 from tests.support.paths import ROOT
-from tools.docs.reference import ATTRIBUTES, CONDITIONS
+from tools.docs import reasons
+from tools.docs.reference import ATTRIBUTES, CONDITIONS, FOLDER
 from tools.docs.settings import OURS
 from workflows import search_attributes
 
@@ -135,3 +137,10 @@ def test_ready_dependencies_are_documented() -> None:
 def test_every_setting_is_documented() -> None:
     assert [name for name, field in Settings.model_fields.items() if not field.description] == []
     assert Settings.model_fields.keys() >= OURS
+
+
+def test_every_code_has_one_page_with_causes_and_commands() -> None:
+    pages = [path.stem for path in (FOLDER / "reasons").rglob("*.md")]
+    assert sorted(pages) == sorted(REASONS)
+    folders = reasons.read_folders()
+    assert all(table["commands"] and found["causes"] for table in folders.values() for found in reasons.codes_of(table))
