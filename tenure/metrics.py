@@ -289,6 +289,11 @@ INVALID_OBJECTS = _gauge(
     "kind reason",
     "objects whose processing fails; all other objects are processed",
 )
+NOT_READY_OBJECTS = _gauge(
+    "tenure_not_ready_objects",
+    "kind condition",
+    "NodePools and EC2NodeClasses whose condition is False, so that nothing is launched for them",
+)
 ROLLOUTS = _counter("tenure_rollouts_total", "nodepool event", "rollout events")
 STARTUP_DURATION = _histogram(
     "tenure_startup_duration_seconds",

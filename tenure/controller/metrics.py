@@ -13,7 +13,7 @@ from temporalio.common import MetricMeter
 from tenure import metrics
 from tenure.apis import labels, resources
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.dirty import ChangeBatch, ChangeSet, set_or_remove
+from tenure.controller.cache.dirty import ChangeBatch, ChangeSet, false_conditions, set_or_remove
 from tenure.controller.cluster_pause import ClusterPause
 from tenure.controller.disruption.controller import DisruptionPass
 from tenure.controller.watched_cluster import WatchedCluster
@@ -177,12 +177,14 @@ def phase_of(claim: NodeClaimFact) -> Phase:
 
 
 class NodePoolMetrics:
-    """The limits of NodePools, and the capacity of their launched NodeClaims, as in the status of a NodePool."""
+    """The limits of NodePools, and the capacity of their launched NodeClaims, as in the status of a NodePool. Also
+    NodePools and EC2NodeClasses that are not ready."""
 
     def __init__(self, cache: ClusterCache, meter: Meter) -> None:
         self._cache = cache
         self._usage = GaugeFamily(metrics.NODEPOOLS_USAGE, meter)
         self._limit = GaugeFamily(metrics.NODEPOOLS_LIMIT, meter)
+        self._not_ready = GaugeFamily(metrics.NOT_READY_OBJECTS, meter)
         self._claims: dict[str, tuple[str, dict[str, int]]] = {}
         """NodePool and resources, by NodeClaim."""
         self._used: dict[str, dict[str, int]] = {}
@@ -197,12 +199,24 @@ class NodePoolMetrics:
         if changes.nodepools or changes.deleted_nodepools:
             limits = {name: view.fact.limits for name, view in self._cache.nodepools.items()}
             self._limit.record(dict(_iter_samples(limits)))
+        if changes.nodepools or changes.deleted_nodepools or changes.nodeclasses or changes.deleted_nodeclasses:
+            self._not_ready.record(self._count_not_ready())
 
     def close(self) -> None:
         self._claims.clear()
         self._used.clear()
         self._usage.record({})
         self._limit.record({})
+        self._not_ready.record({})
+
+    def _count_not_ready(self) -> Counter[tuple[str, ...]]:
+        """By kind and condition."""
+        found: Counter[tuple[str, ...]] = Counter(
+            ("NodePool", one) for view in self._cache.nodepools.values() for one in view.not_ready
+        )
+        for node_class in self._cache.nodeclasses.values():
+            found.update(("EC2NodeClass", one) for one in false_conditions(node_class, labels.NODECLASS_CONDITIONS))
+        return found
 
     def _subtract(self, name: str) -> None:
         pool, amounts = self._claims.pop(name, ("", {}))

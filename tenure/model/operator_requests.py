@@ -92,6 +92,8 @@ class DisruptionStatus(Message):
     """On the named pod, if it is pending."""
     pending_pods: tuple[PendingPodGroup, ...] = ()
     """Those whose verdict does not clear by itself, oldest first."""
+    nodepools_not_ready: dict[str, dict[str, str]] = {}
+    """Message by condition that is False, by NodePool; set with `pending_pods`."""
     messages: tuple[str, ...] = ()
 
 

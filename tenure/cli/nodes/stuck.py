@@ -37,7 +37,7 @@ from tenure.cli.output import Result
 from tenure.cli.temporal_client import Connection, temporal_command
 from tenure.controller.temporal.queries import query_invalid_objects, query_or_none
 from tenure.model.base import Message
-from tenure.model.blockers import LAUNCH_FAILED, NEEDS_ATTENTION, SLOW
+from tenure.model.blockers import LAUNCH_FAILED, NEEDS_ATTENTION, NODEPOOL_NOT_READY, SLOW
 from tenure.model.errors import InvalidObject
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.model.observations import Registrations
@@ -64,8 +64,8 @@ LAUNCH_FAILURES = 3
 @temporal_command
 async def stuck(connection: Connection) -> Result:
     """List all that needs attention: nodes and pending pods whose blocker does not clear by itself, overdue nodes,
-    rollouts and commands, launches that fail repeatedly, EC2NodeClasses that are not ready, invalid objects,
-    terminated workflows. Exit code 1 if one is listed. Slow nodes are listed too."""
+    rollouts and commands, launches that fail repeatedly, NodePools and EC2NodeClasses that are not ready, invalid
+    objects, terminated workflows. Exit code 1 if one is listed. Slow nodes are listed too."""
     now = datetime.now(UTC)
     client, cluster = await connection.connect(), connection.cluster
     (overdue, slow, follows, paused), items, stopped, invalid, pods = await asyncio.gather(
@@ -75,7 +75,11 @@ async def stuck(connection: Connection) -> Result:
         query_invalid_objects(client, cluster),
         query_disruption_status(client, cluster, pending_pods=True, timeout=PENDING_PODS_TIMEOUT),
     )
-    items += [*(stopped_item(one) for one in stopped), *(pending_pod_item(one) for one in pods.pending_pods)]
+    items += [
+        *(not_ready_item(*one) for one in pods.nodepools_not_ready.items()),
+        *(stopped_item(one) for one in stopped),
+        *(pending_pod_item(one) for one in pods.pending_pods),
+    ]
     return stuck_result(overdue, slow, follows, paused, items, now, invalid.objects, pods.blocked)
 
 
@@ -154,6 +158,12 @@ def nodepool_item(state: RegistrationState) -> StuckItem | None:
     """None for a NodePool whose nodes start."""
     healthy, reason, message = decide_healthy(state.registrations)
     return StuckItem(f"NodePool {state.name}", "-", None, message, reason) if healthy == "False" else None
+
+
+def not_ready_item(nodepool: str, messages: Mapping[str, str]) -> StuckItem:
+    """`messages`: by condition that is False, such as ValidationSucceeded."""
+    why = "; ".join(f"{condition}: {message}" for condition, message in messages.items())
+    return StuckItem(f"NodePool {nodepool}", "-", None, why, NODEPOOL_NOT_READY)
 
 
 def pending_pod_item(group: PendingPodGroup) -> StuckItem:

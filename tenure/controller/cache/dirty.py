@@ -2,13 +2,14 @@
 
 import asyncio
 import heapq
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
+from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.hash import nodepool_hash
-from tenure.apis.labels import CLUSTER_NAME_TAGGED, NODE_REGISTRATION_HEALTHY, PAUSE, TAGGED
+from tenure.apis.labels import CLUSTER_NAME_TAGGED, NODE_REGISTRATION_HEALTHY, NODEPOOL_CONDITIONS, PAUSE, TAGGED
 from tenure.apis.nodepool import Budget, NodePool
 from tenure.kube.client.errors import Json
 from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS, PERSISTENT_VOLUME_CLAIMS, PODS
@@ -108,6 +109,8 @@ class NodePoolView:
     """The annotation tenure.sh/pause."""
     healthy_at: tuple[int, int] | None = None
     """Generations of the pool and its NodeClass for which the condition NodeRegistrationHealthy is True."""
+    not_ready: Mapping[str, str] = field(default_factory=dict)
+    """Message of each condition that is False and keeps it from being Ready."""
 
 
 @dataclass
@@ -219,7 +222,13 @@ def pool_view(pool: Json) -> NodePoolView:
         labels=typed.metadata.labels,
         pause=typed.metadata.annotations.get(PAUSE, ""),
         healthy_at=_healthy_at(typed),
+        not_ready=false_conditions(typed, NODEPOOL_CONDITIONS),
     )
+
+
+def false_conditions(found: NodePool | EC2NodeClass, types: Iterable[str]) -> dict[str, str]:
+    """Message of each of these conditions that is False."""
+    return {one.type: one.message for one in found.conditions if one.type in types and one.status == "False"}
 
 
 def _healthy_at(pool: NodePool) -> tuple[int, int] | None:

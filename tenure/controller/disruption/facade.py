@@ -53,7 +53,10 @@ class DisruptionPreviewer:
         if request.pending_pods:
             groups = self._pod_verdicts.list_groups(self._now())
             listed = tuple(groups[:MAX_POD_GROUPS])
-            return DisruptionStatus(at=self._now(), pending_pods=listed, more=len(groups) - len(listed))
+            not_ready = {name: dict(one.not_ready) for name, one in self._cache.nodepools.items() if one.not_ready}
+            return DisruptionStatus(
+                at=self._now(), pending_pods=listed, more=len(groups) - len(listed), nodepools_not_ready=not_ready
+            )
         pods = self._find_pods(request.name)
         if pods and not pods[0].node_name:
             verdict = self._pod_verdicts.verdict_of(pods[0], self._now())

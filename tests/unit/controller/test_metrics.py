@@ -11,11 +11,12 @@ from tenure.controller.metrics import DisruptionMetrics, NodeClaimMetrics, NodeP
 from tenure.kube.client.list_watch import Delta
 from tenure.model.disruption.decision import BudgetHeadroom, Decision, DisruptionBudgets, Ineligibility, NodeVerdict
 from tenure.model.instance_types import Catalogue, InstanceType, Offering
-from tests.support.controller.builders import NOW, CacheHarness, blocked_nodeclaim, claim, pool
+from tests.support.controller.builders import NOW, CacheHarness, blocked_nodeclaim, claim, node_class, pool
 from tests.support.controller.meter import RecordingMeter, Sample
 
 NODES, ATTENTION = metrics.NODECLAIMS.name, metrics.NODECLAIMS_NEEDING_ATTENTION.name
 WAITING, PAUSED = metrics.NODECLAIMS_DRAIN_WAITING.name, metrics.PAUSES.name
+NOT_READY = metrics.NOT_READY_OBJECTS.name
 USAGE, LIMIT = metrics.NODEPOOLS_USAGE.name, metrics.NODEPOOLS_LIMIT.name
 AVAILABLE = metrics.CLOUDPROVIDER_INSTANCE_TYPE_OFFERING_AVAILABLE.name
 ALLOWED, CONSUMING = metrics.NODEPOOLS_ALLOWED_DISRUPTIONS.name, metrics.NODEPOOLS_NODES_CONSUMING_BUDGETS.name
@@ -152,6 +153,26 @@ def test_removed_limits_become_zero(harness: GaugeHarness) -> None:
     assert harness.update_and_drain(LIMIT) == [(LIMIT, ("general", "cpu"), 0)]
     harness.delete_objects("nodepools", pool())
     assert harness.update_and_drain(LIMIT) == [(LIMIT, ("general", "nodes"), 0)]
+
+
+def test_objects_that_are_not_ready_are_counted_by_condition(harness: GaugeHarness) -> None:
+    raw, broken_class = pool(), node_class()
+    raw["status"]["conditions"] = [{"type": "NodeClassReady", "status": "False", "message": "no subnet"}]
+    broken_class["status"] = {
+        "conditions": [
+            {"type": "SubnetsReady", "status": "False", "message": "no subnet"},
+            {"type": "AMIsReady", "status": "True"},
+        ]
+    }
+    harness.apply_objects("nodepools", raw)
+    harness.apply_objects("ec2nodeclasses", broken_class)
+    assert harness.update_and_drain(NOT_READY) == [
+        (NOT_READY, ("EC2NodeClass", "SubnetsReady"), 1),
+        (NOT_READY, ("NodePool", "NodeClassReady"), 1),
+    ]
+    harness.apply_objects("nodepools", pool())
+    harness.delete_objects("ec2nodeclasses", broken_class)
+    assert {value for _, _, value in harness.update_and_drain(NOT_READY)} == {0}
 
 
 def catalogue(*offerings: Offering, more: tuple[Offering, ...] = ()) -> Catalogue:

@@ -118,6 +118,20 @@ def test_the_runbook_lists_every_alert() -> None:
     assert len(alerts) >= 8 and set(rows) == alerts
 
 
+def test_every_runbook_has_commands_and_says_how_to_tell_that_it_worked() -> None:
+    """In alerts.md, each section about an alert has both."""
+    rules = yaml.safe_load((ROOT / "deploy" / "alerts" / "tenure.yaml").read_text())
+    urls = {rule["annotations"]["runbook_url"] for group in rules["groups"] for rule in group["rules"]}
+    runbooks = DOCS / "operating" / "runbooks"
+    linked = {runbooks / name for name in re.findall(r"]\(([\w-]+\.md)", (runbooks / "alerts.md").read_text())}
+    texts = {str(path): path.read_text() for path in {ROOT / url for url in urls} | linked - {runbooks / "on-call.md"}}
+    (alerts,) = (text for path, text in texts.items() if path.endswith("alerts.md"))
+    texts |= {section.partition("\n")[0]: section for section in re.split(r"^## ", alerts, flags=re.M)[1:]}
+    assert len(texts) >= 15
+    incomplete = [name for name, text in texts.items() if not code_of(text).strip() or "It worked when" not in text]
+    assert incomplete == []
+
+
 def test_no_page_has_a_conflict_marker() -> None:
     found = [page.name for page in PAGES if re.search(r"^(?:<{7}|>{7}) ", page.read_text(), flags=re.MULTILINE)]
     assert found == []

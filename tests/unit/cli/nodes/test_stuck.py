@@ -19,6 +19,7 @@ from tenure.cli.nodes.stuck import (
     launch_item,
     nodeclass_item,
     nodepool_item,
+    not_ready_item,
     pending_pod_item,
     stuck_result,
 )
@@ -89,6 +90,13 @@ def test_nodeclass_that_is_not_ready_is_listed_with_its_message() -> None:
     state = NodeClassState(cluster="demo", name="gpu", ready="False", message="SubnetsReady: no subnet matches")
     code, output = capture_stuck([], [], {}, [nodeclass_item(state)])
     assert code == 1 and "EC2NodeClass gpu" in output and "SubnetsReady: no subnet matches" in output
+
+
+def test_nodepool_whose_validation_failed_is_listed() -> None:
+    item = not_ready_item("gpu", {"ValidationSucceeded": "spec.template.spec.expireAfter: invalid"})
+    code, output = capture_stuck([], [], {}, [item])
+    assert code == 1 and item.code == "NodePoolNotReady" and "NodePool gpu" in output
+    assert item.blocked_by == "ValidationSucceeded: spec.template.spec.expireAfter: invalid"
 
 
 def test_blockers_that_do_not_clear_by_themselves_are_selected() -> None:

@@ -6,7 +6,7 @@ from tenure.controller.disruption.facade import DisruptionPreviewer
 from tenure.model.disruption.commands import ActivePause
 from tenure.model.nodeclaim.state import Deadlines
 from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
-from tests.support.controller.builders import not_ready_tracker, pod, with_binding
+from tests.support.controller.builders import not_ready_tracker, pod, pool, with_binding
 from tests.unit.controller.disruption import test_controller
 from tests.unit.controller.disruption.test_controller import DisruptionHarness
 
@@ -82,6 +82,17 @@ async def test_pending_pods_that_need_attention_are_listed_without_a_plan(harnes
     harness.apply_objects("pods", pod("waits"), pod("claims", resourceClaims=[{"name": "a", "resourceClaimName": "a"}]))
     found = await preview(harness, pending_pods=True)
     assert [(one.pod, one.verdict.code) for one in found.pending_pods] == [("default/claims", "PodUnplannable")]
+
+
+async def test_nodepools_that_are_not_ready_are_listed_with_pending_pods(harness: DisruptionHarness) -> None:
+    raw = pool("broken")
+    raw["status"]["conditions"] = [
+        {"type": "ValidationSucceeded", "status": "False", "message": "spec.limits: invalid"},
+        {"type": "NodeClassReady", "status": "True", "message": ""},
+    ]
+    harness.apply_objects("nodepools", raw)
+    found = await preview(harness, pending_pods=True)
+    assert found.nodepools_not_ready == {"broken": {"ValidationSucceeded": "spec.limits: invalid"}}
 
 
 async def test_preview_reports_why_it_is_blocked(harness: DisruptionHarness) -> None:
