@@ -34,7 +34,14 @@ class Verdict(Message):
 
     @property
     def message(self) -> str:
-        return f"{self.code}: {self.sentence}"
+        return format_verdict(self.code, self.sentence)
+
+
+def format_verdict(code: str, sentence: str) -> str:
+    """Code and sentence; some sentences start with the code."""
+    if not sentence or sentence.lower().startswith(f"{code.lower()}:"):
+        return sentence or code
+    return f"{code}: {sentence}"
 
 
 SLOW: Final = "Slow"

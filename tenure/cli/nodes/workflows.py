@@ -17,6 +17,7 @@ from temporalio.service import RPCError
 
 from tenure.controller.temporal.queries import query_or_none
 from tenure.model.base import Message
+from tenure.model.blockers import format_verdict
 from tenure.model.nodeclaim.history import NodeClaimOutcome, Phase
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.policy.lifecycle.verdict import verdict_of
@@ -93,8 +94,8 @@ class NodeClaimSummary:
 
     @property
     def blocker(self) -> str:
-        """Code and sentence, if both are known."""
-        return ": ".join(filter(None, (self.blocked_by, self.sentence)))
+        """Code and sentence, or the code if the sentence is unknown."""
+        return format_verdict(self.blocked_by, self.sentence)
 
     def is_called(self, name: str) -> bool:
         """By its NodeClaim, its Node or its instance."""

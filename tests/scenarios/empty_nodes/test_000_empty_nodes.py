@@ -176,7 +176,7 @@ async def test_drain_that_never_ends_by_itself_needs_attention_until_its_budget_
 
 async def _assert_stuck(product: InstalledProduct, name: str, *, is_listed: bool) -> None:
     nodeclaims, *_ = await find_stuck_nodes(product.temporal, product.connection.cluster)
-    listed = {one.name: one.blocked_by for one in nodeclaims}
+    listed = {one.name: one.blocker for one in nodeclaims}
     assert (name in listed) is is_listed, listed
     assert not is_listed or "scale the workload up" in listed[name], listed
 

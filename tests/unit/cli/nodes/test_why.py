@@ -80,7 +80,7 @@ def test_blocked_node_shows_since_when() -> None:
 def test_action_is_not_repeated() -> None:
     lines = blocked_lines("EvictionRefused", "403")
     assert [line for line in lines if "check admission webhooks" in line] == [
-        "  blocked by  needs attention: check admission webhooks and the worker's permissions; 403"
+        "  blocked by  EvictionRefused: needs attention: check admission webhooks and the worker's permissions; 403"
     ]
 
 
