@@ -22,7 +22,7 @@ from tenure.controller.interruption.notifier import InterruptionNotifier
 from tenure.controller.session import ControllerSession
 from tenure.controller.settings import ControllerSettings
 from tenure.controller.temporal.client import reset_sticky_queue
-from tenure.controller.temporal.queries import try_signal
+from tenure.controller.temporal.signals import try_signal
 from tenure.endpoints import Endpoints
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.client import resources

@@ -36,7 +36,7 @@ from tenure.cli.nodes.workflows import (
 from tenure.cli.output import Result, format_columns
 from tenure.cli.temporal_client import Connection, temporal_command
 from tenure.model.base import format_count, format_number
-from tenure.model.nodeclaim.state import NodeClaimState
+from tenure.model.nodeclaim.history import NodeClaimExplanation
 from workflows import ids
 
 Names = Annotated[list[str] | None, typer.Argument(help="NodeClaims, Nodes or instances (default: all nodes).")]
@@ -111,8 +111,9 @@ async def read(
 
 async def _with_verdicts(client: Client, found: Sequence[NodeClaimSummary]) -> list[NodeClaimSummary]:
     blocked = [one.workflow_id for one in found if one.blocked_by][:MAX_QUERIES]
-    states = await query_states(client, blocked, NodeClaimState)
-    return [with_verdict(one, states) for one in found]
+    explanations = await query_states(client, blocked, NodeClaimExplanation, "explain")
+    verdicts = {workflow_id: one.verdict for workflow_id, one in explanations.items()}
+    return [with_verdict(one, verdicts.get(one.workflow_id)) for one in found]
 
 
 def format_blockers(found: Sequence[NodeClaimSummary]) -> list[str]:

@@ -48,7 +48,7 @@ from tenure.model.workflow_states import NodeClassState
 from tenure.policy.disruption.commands import is_late
 from tenure.policy.lifecycle.deadlines import action_of
 from tenure.policy.lifecycle.pauses import describe_pause
-from tenure.policy.lifecycle.verdict import NEEDS_ATTENTION_TEXT
+from tenure.policy.lifecycle.verdict import NEEDS_ATTENTION_TEXT, verdict_of
 from tenure.policy.nodepool import decide_healthy
 from workflows import ids, search_attributes
 
@@ -263,7 +263,10 @@ async def find_stuck_nodes(
     queried = [one.workflow_id for one in (*overdue, *slow)][:MAX_QUERIES]
     states = await query_states(client, queried, NodeClaimState)
     follows: dict[str, str] = {one: action_of(state.observed.rules, state.phase) for one, state in states.items()}
-    overdue, slow = ([with_verdict(one, states) for one in nodeclaims] for nodeclaims in (overdue, slow))
+    verdicts = {workflow_id: verdict_of(state) for workflow_id, state in states.items()}
+    overdue, slow = (
+        [with_verdict(one, verdicts.get(one.workflow_id)) for one in nodeclaims] for nodeclaims in (overdue, slow)
+    )
     return overdue, slow, follows, await list_paused_objects(client, cluster)
 
 

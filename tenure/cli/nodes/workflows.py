@@ -5,7 +5,7 @@ Also the long-lived workflows of all types that were terminated.
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import chain
@@ -17,10 +17,8 @@ from temporalio.service import RPCError
 
 from tenure.controller.temporal.queries import query_or_none
 from tenure.model.base import Message
-from tenure.model.blockers import format_verdict
+from tenure.model.blockers import Verdict, format_verdict
 from tenure.model.nodeclaim.history import NodeClaimOutcome, Phase
-from tenure.model.nodeclaim.state import NodeClaimState
-from tenure.policy.lifecycle.verdict import verdict_of
 from workflows import ids, search_attributes
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -226,20 +224,20 @@ async def _read_stopped_workflow(client: Client, workflow_id: str) -> StoppedWor
     return StoppedWorkflow(workflow_id, STOPPED[latest.status], latest.close_time)
 
 
-async def query_states(client: Client, workflow_ids: Sequence[str], state_type: type[S]) -> dict[str, S]:
+async def query_states(
+    client: Client, workflow_ids: Sequence[str], state_type: type[S], query: str = "state"
+) -> dict[str, S]:
     """By workflow ID. Those without a response are omitted."""
     batches = (workflow_ids[start : start + MAX_QUERIES] for start in range(0, len(workflow_ids), MAX_QUERIES))
     found = [
-        await asyncio.gather(*(query_or_none(client, one, "state", state_type, QUERY_TIMEOUT) for one in batch))
+        await asyncio.gather(*(query_or_none(client, one, query, state_type, QUERY_TIMEOUT) for one in batch))
         for batch in batches
     ]
     return {one: state for one, state in zip(workflow_ids, chain.from_iterable(found), strict=True) if state}
 
 
-def with_verdict(nodeclaim: NodeClaimSummary, states: Mapping[str, NodeClaimState]) -> NodeClaimSummary:
-    """With code and sentence of the verdict, if the workflow responded."""
-    state = states.get(nodeclaim.workflow_id)
-    verdict = verdict_of(state) if state else None
+def with_verdict(nodeclaim: NodeClaimSummary, verdict: Verdict | None) -> NodeClaimSummary:
+    """With code and sentence of the verdict; unchanged if the workflow did not respond."""
     return replace(nodeclaim, blocked_by=verdict.code, sentence=verdict.sentence) if verdict else nodeclaim
 
 

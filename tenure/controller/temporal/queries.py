@@ -1,17 +1,14 @@
-"""Workflow queries and signals that may fail."""
+"""Workflow queries that may fail. Commands import it, so it imports no logging."""
 
 from datetime import timedelta
 from typing import Final, TypeVar
 
-import structlog
 from temporalio.client import Client, WorkflowQueryFailedError, WorkflowQueryRejectedError
 from temporalio.service import RPCError
 
 from tenure.model.base import Message
 from tenure.model.errors import InvalidObjectReport
 from workflows import ids
-
-log = structlog.get_logger(__name__)
 
 M = TypeVar("M", bound=Message)
 
@@ -28,16 +25,6 @@ async def query_or_none(
     except (RPCError, WorkflowQueryFailedError, WorkflowQueryRejectedError):
         return None
     return found
-
-
-async def try_signal(temporal: Client, workflow_id: str, name: str, argument: Message, timeout: timedelta) -> bool:
-    """Whether Temporal accepted the signal. A rejection is logged."""
-    try:
-        await temporal.get_workflow_handle(workflow_id).signal(name, argument, rpc_timeout=timeout)
-    except RPCError as error:
-        log.warning("signal not accepted", workflow=workflow_id, signal=name, error=str(error))
-        return False
-    return True
 
 
 async def query_invalid_objects(temporal: Client, cluster: str) -> InvalidObjectReport:

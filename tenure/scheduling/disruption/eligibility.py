@@ -132,8 +132,8 @@ def pod_exclusions(
             yield _build_exclusion("PodDoNotDisrupt", f"{message}{_format_end(until)}", methods, until)
         budget_reason = budgets.rejection_reason(pod)
         if budget_reason:
-            has_several = len(budgets.selecting_budgets(pod)) > 1
-            cause: Cause = "MultiplePodDisruptionBudgets" if has_several else "PodDisruptionBudget"
+            budget_count = len(budgets.selecting_budgets(pod))
+            cause: Cause = "MultiplePodDisruptionBudgets" if budget_count > 1 else "PodDisruptionBudget"
             yield _build_exclusion(cause, budget_reason, methods)
 
 

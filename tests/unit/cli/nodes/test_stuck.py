@@ -192,7 +192,7 @@ def test_overdue_node_has_code_and_sentence_of_its_verdict() -> None:
         phase=Phase.DRAIN, overdue=True, blocked_by="PodDisruptionBudget web", blocked_code="PodDisruptionBudget"
     )
     verdict, late = verdict_of(state), make_nodeclaim("a", overdue=True, blocked_by="DrainOverdue")
-    late = with_verdict(late, {late.workflow_id: state})
+    late = with_verdict(late, verdict)
     result = stuck_result([late], [], {}, (), (), NOW)
     assert "PodDisruptionBudget: needs attention" in str(result.parts[0])
     (found,) = result.data["overdue"]
