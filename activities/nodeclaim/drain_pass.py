@@ -144,7 +144,7 @@ class DrainPass:
         message = "; ".join(status.status_lines) or status.status_line
         await self._write_conditions(_waiting_conditions(status, message))
         if status.pods and status.blocker_summary:
-            await self._publish_event("FailedDraining", message)
+            await self._publish_event("FailedDraining", f"Failed to drain node, {message}")
         elif not status.pods:
             await self._publish_event(labels.AWAITING_VOLUME_DETACHMENT, message)
         return DrainResult(
@@ -232,7 +232,7 @@ class DrainPass:
             await self._claims.patch(self._ref.name, self._ref.uid, annotations=stamp, now=now)
             self._read_at = None
             await self._publish_event(
-                "TerminationGracePeriodExpiring", f"all pods must be gone by {desired.isoformat()}"
+                "TerminationGracePeriodExpiring", f"All pods will be deleted by {desired.isoformat()}"
             )
         return desired
 

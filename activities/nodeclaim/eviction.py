@@ -101,8 +101,9 @@ class EvictionQueue:
         grace = max(seconds, 1)
         if pod.deletion is None:
             self._count_drained()
+            why = f"its grace period is {grace} s"
             await self._publish_event(
-                pod, "Disrupted", f"Deleted pod with a grace period of {grace} s: its node terminates then"
+                pod, "Disrupted", f"Deleting the pod to accommodate the terminationTime of the node: {why}"
             )
         await self._pods.force_delete(pod, grace_seconds=grace)
 

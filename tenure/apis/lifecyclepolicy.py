@@ -14,8 +14,8 @@ from tenure.apis.meta import Condition, KubeModel, KubeObject, KubeStatus
 
 Overdue = Literal["alarm", "replace", "terminate"]
 _ACTIONS: Final = (
-    "Action when the deadline passes. alarm: the node is kept until an operator acts; replace: the NodeClaim is "
-    "deleted, the node is drained as usual, and its pods are rescheduled; terminate: the NodeClaim is deleted, and "
+    "Action when the deadline passes. alarm: the node is kept until an operator acts. replace: the NodeClaim is "
+    "deleted, the node is drained as usual, and its pods are rescheduled. terminate: the NodeClaim is deleted, and "
     "nothing delays the termination of the instance."
 )
 _PERCENT: Final = r"^((100|[0-9]{1,2})%)$"

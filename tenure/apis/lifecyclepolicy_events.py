@@ -54,8 +54,8 @@ class StoppingRules(KubeModel):
     """Action when an instance is stopped outside Tenure."""
 
     action: Literal["drain", "terminate", "notify", "ignore"] | None = None
-    """drain: the NodeClaim is deleted, its pods are evicted; terminate: the same, and nothing delays it; notify: only
-    an event is published; ignore: no action. Unset: drain."""
+    """drain: the NodeClaim is deleted, its pods are evicted. terminate: the same, and nothing delays it. notify: only
+    an event is published. ignore: no action. Unset: drain."""
     do_not_disrupt: Annotated[Literal["honour", "override"] | None, _DO_NOT_DISRUPT] = None
     away: Annotated[str | None, Crd(DURATION_SCHEMA, doc=_MAX_STOPPED_DOC + ".")] = None
 
@@ -64,8 +64,8 @@ class TimedRules(Timing):
     """Action for an event that allows a delay."""
 
     action: Literal["drain", "terminate", "notify", "ignore", "window", "waitForApproval"] | None = None
-    """drain: the NodeClaim is deleted, its pods are evicted; terminate: the same, and nothing delays it; notify: only
-    an event is published; ignore: no action; window: drained in one of 'windows'; waitForApproval: drained after an
+    """drain: the NodeClaim is deleted, its pods are evicted. terminate: the same, and nothing delays it. notify: only
+    an event is published. ignore: no action. window: drained in one of 'windows'. waitForApproval: drained after an
     operator's approval. Unset: notify for rebalanceRecommendation, else terminate."""
     do_not_disrupt: Annotated[Literal["honour", "override"] | None, _DO_NOT_DISRUPT] = None
     voluntary: bool | None = None
@@ -77,9 +77,9 @@ class ScheduledRules(Timing):
     """Action for maintenance that AWS schedules."""
 
     action: Action | None = None
-    """drain: the NodeClaim is deleted, its pods are evicted; terminate: the same, and nothing delays it; notify: only
-    an event is published; ignore: no action; deferUntilEventStart: drained 'lead' before AWS acts; window: drained in
-    one of 'windows'; waitForApproval: drained after an operator's approval; stopStart: its pods are evicted, its
+    """drain: the NodeClaim is deleted, its pods are evicted. terminate: the same, and nothing delays it. notify: only
+    an event is published. ignore: no action. deferUntilEventStart: drained 'lead' before AWS acts. window: drained in
+    one of 'windows'. waitForApproval: drained after an operator's approval. stopStart: its pods are evicted, its
     instance is stopped and started again on other hardware, and the node is kept. Unset: drain."""
     do_not_disrupt: Annotated[Literal["honour", "override"] | None, _DO_NOT_DISRUPT] = None
     voluntary: bool | None = None

@@ -521,6 +521,8 @@ async def _seconds_to_event(scope: ClusterScope, verdict: Verdict) -> float:
     """From the pod's creation, or kube-scheduler's first attempt, to the first event with the verdict."""
     name = (await single_pod(scope))["metadata"]["name"]
     events = await scope.events_of(name)
-    times = [datetime.fromisoformat(one["firstTimestamp"]) for one in events if one["message"] == verdict.message]
+    times = [
+        datetime.fromisoformat(one["firstTimestamp"]) for one in events if one["message"].endswith(verdict.message)
+    ]
     assert verdict.since is not None
     return max(0.0, (min(times) - verdict.since).total_seconds())

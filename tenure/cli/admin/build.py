@@ -77,7 +77,9 @@ async def rollback(connection: Connection, build: Target = "", timeout: Timeout 
             return message_result(message, build=builds.current)
     target = build or find_rollback_target(builds)
     if not target:
-        raise UsageError("build rollback: no other build has workers; deploy one first, e.g. `helm rollback tenure`")
+        raise UsageError(
+            "build rollback: no other build has workers; deploy one first, e.g. `helm rollback tenure -n tenure`"
+        )
     limit = parse_length("build rollback: --timeout", timeout, "5m")
     settings = PromotionSettings(timeout=limit, ramp_duration=timedelta(0), allows_older=True)
     return await _promote(connection, temporal, target, settings)

@@ -50,7 +50,10 @@ KARPENTER_VARIABLES: Final = (
         "ENABLE_PROFILING", "serve profiles", "nothing: Tenure has no profiling endpoint", example="false"
     ),
     KarpenterVariable(
-        "DISABLE_CONTROLLER_WARMUP", "start without warm caches", "nothing: there is no leader to warm up for", "true"
+        "DISABLE_CONTROLLER_WARMUP",
+        "start without warm caches",
+        "nothing: the worker that is elected lists all objects",
+        "true",
     ),
     KarpenterVariable(
         "LEADER_ELECTION_NAMESPACE", "its lease's namespace", "nothing: Tenure searches all namespaces", "kube-system"

@@ -9,6 +9,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.contrib.pydantic import pydantic_data_converter
 
+from tenure.apis.durations import format_duration
 from tenure.cli.nodes.workflows import NodeClaimSummary, as_json, format_span
 from tenure.model.base import format_short_list
 from tenure.model.nodeclaim.history import NodeClaimExplanation, NodeClaimOutcome, Step
@@ -75,8 +76,8 @@ def _describe_timer(
     name: str, event: HistoryEvent, attributes: Any, known: dict[int, HistoryEvent]
 ) -> Iterator[tuple[str, str]]:
     if name == "TIMER_STARTED":
-        seconds = attributes.start_to_fire_timeout.ToTimedelta().total_seconds()
-        yield "timer", f"{format_call_name(event, 'waits')}, {seconds:g} s at most"
+        longest = format_duration(attributes.start_to_fire_timeout.ToTimedelta())
+        yield "timer", f"{format_call_name(event, 'waits')}, at most {longest}"
     elif name == "TIMER_FIRED":
         yield "timer", f"{format_call_name(known.get(attributes.started_event_id), 'a wait')} is over"
 

@@ -69,5 +69,5 @@ class PodVerdictEvents:
                 namespace=pod.namespace,
                 uid=uid,
                 reason=NOMINATED if is_nominated else "FailedScheduling",
-                message=verdict.sentence if is_nominated else verdict.message,
+                message=verdict.sentence if is_nominated else f"Failed to schedule pod, {verdict.message}",
             )

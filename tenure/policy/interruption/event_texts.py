@@ -34,6 +34,16 @@ REASONS: Final[Mapping[EventKind, str]] = {
     "instanceStatus": "InstanceUnhealthy",
     "systemStatus": "InstanceUnhealthy",
 }
+_KARPENTER_MESSAGES: Final[Mapping[str, str]] = {
+    "SpotInterrupted": "Spot interruption warning was triggered",
+    "CapacityReservationInstanceInterrupted": "Capacity reservation interruption warning was triggered",
+    "SpotRebalanceRecommendation": "Spot rebalance recommendation was triggered",
+    "InstanceUnhealthy": "An unhealthy warning was triggered for the instance",
+    "InstanceStopping": "Instance is stopping",
+    "InstanceTerminating": "Instance is terminating",
+    "TerminatingOnInterruption": "Interruption triggered termination for the Node",
+}
+"""By reason: how Karpenter's message begins, so that rules on messages match too."""
 _OUTCOMES: Final = {
     "drain": "the node is drained",
     "terminate": "the node is terminated immediately",
@@ -83,9 +93,8 @@ def _status_text(state: NodeClaimState, event: Event, now: datetime) -> EventTex
         return EventText(reason="InterruptionWithdrawn", message=f"{describe_event(event)}: {over}")
     moved = f", moved from {event.moved_from.isoformat(timespec='seconds')}" if event.moved_from else ""
     text = f" ({event.text[:200]})" if event.text else ""
-    return EventText(
-        reason=REASONS[event.kind],
-        message=f"{describe_event(event)}{moved}: {_describe_next_step(state, event, now)}{text}",
+    return _event_text(
+        REASONS[event.kind], f"{describe_event(event)}{moved}: {_describe_next_step(state, event, now)}{text}"
     )
 
 
@@ -107,7 +116,11 @@ def _decision_text(event: Event) -> EventText:
 
 
 def _action_text(event: Event) -> EventText:
-    return EventText(reason=TERMINATING, message=f"terminating the node for {describe_event(event)}")
+    return _event_text(TERMINATING, describe_event(event))
+
+
+def _event_text(reason: str, details: str) -> EventText:
+    return EventText(reason=reason, message=f"{_KARPENTER_MESSAGES[reason]}: {details}")
 
 
 _WAITING: Final[frozenset[EventAction]] = frozenset({"wait", "ask", "stop"})

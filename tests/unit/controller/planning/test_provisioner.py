@@ -89,12 +89,16 @@ async def test_nodeclaim_with_a_lost_creation_response_is_launched(harness: Prov
     assert harness.nominations.nomination_of("uid-p0")
 
 
+FAILED = "Failed to schedule pod, "
+"""The beginning of Karpenter's message."""
+
+
 async def test_unschedulable_pod_has_a_failed_scheduling_event(harness: ProvisionerHarness) -> None:
     harness.add_pods(2, nodeSelector={"kubernetes.io/arch": "mips"})
     outcome = await harness.plan()
     assert (outcome.created, outcome.unschedulable) == (0, 2)
     messages = {name: message for name, reason, message in harness.events.published if reason == "FailedScheduling"}
-    assert messages.keys() == {"p0", "p1"} and messages["p0"].startswith("NoNodePoolFits: pool general: ")
+    assert messages.keys() == {"p0", "p1"} and messages["p0"].startswith(f"{FAILED}NoNodePoolFits: pool general: ")
 
 
 async def test_nomination_of_an_unschedulable_pod_is_removed(harness: ProvisionerHarness) -> None:
@@ -115,7 +119,7 @@ async def test_pod_of_another_scheduler_is_not_planned_after_the_limit(harness: 
     assert not harness.nominations.is_expecting("c1")
     (message,) = harness.events.messages("FailedScheduling")
     assert "scheduler batch-scheduler has not bound it to NodeClaim c1" in message and "queue is full" in message
-    assert outcome.released and message == f"NotBound: {outcome.released[0].why}"
+    assert outcome.released and message == f"{FAILED}NotBound: {outcome.released[0].why}"
     harness.delete_objects("pods", pod("p"))
     assert (await harness.plan("plan-2")).released == ()
 
@@ -129,7 +133,7 @@ async def test_pod_released_by_an_earlier_process_gets_no_node(
     harness.apply_objects("pods", pod_of_scheduler("p", scheduler_message))
     outcome = await harness.plan(released=(released,))
     assert outcome.created == created and outcome.released == (() if created else (released,))
-    assert harness.events.messages("FailedScheduling") == ([] if created else ["NotBound: not bound to c1"])
+    assert harness.events.messages("FailedScheduling") == ([] if created else [f"{FAILED}NotBound: not bound to c1"])
 
 
 async def test_later_plan_does_not_release_a_pod_again(harness: ProvisionerHarness) -> None:
@@ -146,12 +150,12 @@ async def test_pod_that_no_plan_includes_has_an_event_with_its_verdict(harness: 
     harness.apply_objects("pods", unplannable, {**pod("untried"), **untried}, pod("waits"))
     await harness.verdict_events.publish_due()
     assert [(name, reason) for name, reason, _ in harness.events.published] == [("p", "FailedScheduling")]
-    assert harness.events.published[0][2].startswith("PodUnplannable: spec.resourceClaims")
+    assert harness.events.published[0][2].startswith(f"{FAILED}PodUnplannable: spec.resourceClaims")
     harness.now += UNTRIED_LIMIT
     await harness.verdict_events.publish_due()
     messages = {name: message for name, _, message in harness.events.published}
     assert messages.keys() == {"p", "untried"}
-    assert messages["untried"] == "NotTried: kube-scheduler has not tried to schedule the pod yet"
+    assert messages["untried"] == f"{FAILED}NotTried: kube-scheduler has not tried to schedule the pod yet"
 
 
 async def test_new_pod_has_no_event_before_kube_scheduler_could_bind_it(harness: ProvisionerHarness) -> None:
@@ -178,7 +182,8 @@ async def test_first_plan_of_a_process_continues_the_limit_of_another_scheduler(
     assert (await harness.plan()).nominated == 1
     (message,) = harness.events.messages("FailedScheduling")
     end = "for 10m0s: queue is full" if is_released else ", which is ready: queue is full"
-    assert message == f"NotBound: scheduler batch-scheduler has not bound it to NodeClaim c1{' ' * is_released}{end}"
+    begin = f"{FAILED}NotBound: scheduler batch-scheduler has not bound it to NodeClaim c1"
+    assert message == f"{begin}{' ' * is_released}{end}"
     assert bool(harness.cache.pending["uid-p"].unplannable) is is_released
 
 

@@ -44,7 +44,7 @@ def test_event_reasons_are_those_of_karpenter() -> None:
 @pytest.mark.parametrize("kind", get_args(EventKind))
 def test_event_is_published_once(kind: EventKind) -> None:
     (text,) = texts_published_once(node_with_events(interruption_message(kind)))
-    assert text.reason == REASONS[kind] and text.message.startswith(kind)
+    assert text.reason == REASONS[kind] and f": {kind}" in text.message
     assert EVENT_REASONS[text.reason].warning is (kind != "rebalanceRecommendation")
 
 
