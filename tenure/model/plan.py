@@ -167,7 +167,6 @@ class PlanOutcome(Message):
     nominated: int = 0
     unschedulable: int = 0
     blocked: str = ""
-    planned_at: datetime | None = None
     backoffs: tuple[ProvisioningBackoff, ...] | None = None
     """All entries to store; None keeps the stored ones."""
     released: tuple[ReleasedPod, ...] | None = None

@@ -134,13 +134,12 @@ class Provisioner:
             now = self._now()
             self._nominations.blocked_reason = blocked_reason = self.planner_client.blocked_reason()
             if blocked_reason:
-                return PlanOutcome(plan_id=request.plan_id, blocked=blocked_reason, planned_at=now)
+                return PlanOutcome(plan_id=request.plan_id, blocked=blocked_reason)
             if not self._cache.buffers and not any(True for _ in list_pods_needing_nodes(self._cache, now)):
                 self.passes += 1
                 self._unschedulable_pods.record(0, controller="provisioner")
                 return PlanOutcome(
                     plan_id=request.plan_id,
-                    planned_at=now,
                     backoffs=without_pods(request.backoffs),
                     released=self._cache.list_released(),
                 )
@@ -166,7 +165,7 @@ class Provisioner:
     async def _resume_plan(self, plan_id: str, names: Sequence[str]) -> PlanOutcome:
         found = await asyncio.gather(*(self._claims.get(name) for name in names))
         alive = [claim for claim in found if claim is not None]
-        return PlanOutcome(plan_id=plan_id, drafts=launch_drafts(alive), created=len(alive), planned_at=self._now())
+        return PlanOutcome(plan_id=plan_id, drafts=launch_drafts(alive), created=len(alive))
 
     async def _execute_plan(
         self, request: PlanRequest, plan: Plan, process: PlannerProcess, backoff: BackoffPass
@@ -205,7 +204,6 @@ class Provisioner:
             created=len(made),
             nominated=len(nominated),
             unschedulable=len(unschedulable),
-            planned_at=self._now(),
             backoffs=backoffs,
             released=self._cache.list_released(),
         )
