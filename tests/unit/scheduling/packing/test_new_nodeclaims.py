@@ -8,12 +8,14 @@ import pytest
 from tenure.apis.hash import HASH_VERSION
 from tenure.apis.labels import (
     CAPACITY_TYPE,
+    INITIALIZED,
     INSTANCE_TYPE,
     NODE_NAME_FIELD,
     NODECLAIM_MIN_VALUES_RELAXED,
     NODEPOOL,
     NODEPOOL_HASH,
     NODEPOOL_HASH_VERSION,
+    REGISTERED,
     ZONE,
 )
 from tenure.model.facts import Expression, HostPort, PodFact, PreferredTerm
@@ -283,6 +285,18 @@ def test_daemonset_of_some_types_reserves_nothing_on_others() -> None:
     [nodeclaim] = Cluster(pool(), big_only, *pods(3)).plan().claims
     assert set(types_of(nodeclaim)) == {"m.xlarge", "m.2xlarge"}
     assert nodeclaim.requests["cpu"] == 3000
+
+
+@pytest.mark.parametrize("label", [REGISTERED, INITIALIZED])
+def test_daemonset_that_selects_registered_nodes_counts(label: str) -> None:
+    agent = daemonset("agent", pod("a", cpu=1, daemonset=True, selector={label: "true"}))
+    [nodeclaim] = Cluster(pool(), agent, pod(cpu=1)).plan().claims
+    assert nodeclaim.requests["cpu"] == 2000
+
+
+def test_hugepages_are_the_reason() -> None:
+    plan = Cluster(pool(), pod(extra={"hugepages-2Mi": 4 << 20})).plan()
+    assert "hugepages-2Mi" in reasons(plan)[0]
 
 
 def test_missing_extended_resource_is_the_reason() -> None:
