@@ -51,12 +51,12 @@ def _iter_codes() -> Iterator[tuple[str, str, list[str], Mapping[str, Any]]]:
 
 
 def _render_page(code: str, reason: Reason, causes: list[str], commands: tuple[str, ...]) -> str:
-    places = [place for registry, place in _REGISTRIES if code in registry]
+    uses = [use for registry, use in _REGISTRIES if code in registry]
     attention = "no" if reason.clears_by_itself else "yes, it does not clear by itself"
     lines = [
         _WRITTEN + f"# {code}\n",
         f"| | |\n| --- | --- |\n| Meaning | {reason.meaning} |",
-        *(f"| Shown as | {place} |" for place in places),
+        *(f"| Shown as | {use} |" for use in uses),
         f"| Needs attention | {attention} |",
         f"| Action | {reason.remedy or 'none: it ends without an action'} |\n",
         "## Causes",

@@ -73,8 +73,8 @@ def simulate_removal(
     freed_reservation: str = "",
 ) -> Simulation:
     """`method` decides which existing nodes accept the pods. `ceiling`: new nodes must cost less, in US dollars per
-    hour; 0 allows none. `one_node`: allow only one new node. `freed_reservation`: the removal frees one place in this
-    capacity reservation. An error becomes the problem of this simulation."""
+    hour; 0 allows none. `one_node`: allow only one new node. `freed_reservation`: the removal frees one instance of
+    this capacity reservation. An error becomes the problem of this simulation."""
     offers_below = partial(snapshot.offers_below, ceiling, removals, freed_reservation)
     try:
         simulation = _run_simulation(snapshot, removals, method, offers_below, ceiling=ceiling, one_node=one_node)

@@ -109,5 +109,5 @@ class StaticReplacements:
         if not possible.any() or not table.reserved[possible].all():
             return frozenset()
         reservations = frozenset(table.reservations[possible])
-        has_room = any(self.reservation_tracker.remaining(one) > 0 for one in reservations)
-        return frozenset() if has_room else reservations
+        has_capacity = any(self.reservation_tracker.remaining(one) > 0 for one in reservations)
+        return frozenset() if has_capacity else reservations
