@@ -13,8 +13,10 @@ import structlog
 from activities.ports.core import Claims, ConditionPatch, Events
 from tenure.apis import labels
 from tenure.controller.cache.cluster_cache import ClusterCache
+from tenure.kube.client.resources import NODE_CLAIMS
 from tenure.model.errors import Fault
 from tenure.model.facts import NodeClaimFact
+from tenure.model.invalid_objects import ObjectKey
 from tenure.policy.lifecycle.initialization import describe_missing_resources
 
 log = structlog.get_logger(__name__)
@@ -30,10 +32,7 @@ class ConsistencyChecker:
     async def run(self) -> None:
         """Runs until cancelled. Start it once NodeClaims and Nodes are synced."""
         while True:
-            try:
-                await self.check_all()
-            except Exception:
-                log.exception("consistency check failed")
+            await self.check_all()
             await asyncio.sleep(CHECK_INTERVAL.total_seconds())
 
     async def check_all(self) -> None:
@@ -42,10 +41,11 @@ class ConsistencyChecker:
             claim = self._cache.nodeclaims.get(name)
             if claim is None or not claim.initialized or claim.deleting:
                 continue
-            try:
-                await self._check(claim)
-            except Fault as fault:
-                log.warning("consistency not written", claim=name, fault=str(fault))
+            with self._cache.invalid_objects.guard(ObjectKey(NODE_CLAIMS.kind, name, claim.uid, "consistency")):
+                try:
+                    await self._check(claim)
+                except Fault as fault:
+                    log.warning("consistency not written", claim=name, fault=str(fault))
 
     async def _check(self, claim: NodeClaimFact) -> None:
         nodes = self._cache.nodes_of(claim)

@@ -92,14 +92,15 @@ class InvalidObjectReporter:
                 continue
             self._published[key] = one, now
             log.error("object is invalid", step=key.step, **one.model_dump())
-            await self._events.publish(
-                kind=one.kind,
-                name=key.object_name,
-                namespace=key.namespace,
-                uid=key.uid,
-                reason="InvalidObject",
-                message=_with_effect(one),
-            )
+            with self._cache.invalid_objects.guard(key._replace(step="event")):
+                await self._events.publish(
+                    kind=one.kind,
+                    name=key.object_name,
+                    namespace=key.namespace,
+                    uid=key.uid,
+                    reason="InvalidObject",
+                    message=_with_effect(one),
+                )
 
     def close(self) -> None:
         self._gauge.record({})

@@ -17,6 +17,7 @@ from tenure.kube.client.list_watch import Delta
 from tenure.kube.client.resources import LIFECYCLE_POLICIES
 from tenure.kube.facts.lifecycle_policies import policy_fact
 from tenure.model.errors import Fault
+from tenure.model.invalid_objects import ObjectKey
 from tenure.model.nodeclaim.state import Deadlines
 from tenure.model.operator_requests import NO_INVALID_RULES, InvalidRules, PolicyFact, PolicyValidation
 from tenure.policy.lifecycle.deadlines import deadlines_of, not_ready_grace_of
@@ -169,13 +170,20 @@ class LifecyclePolicies:
             known = self._facts.get(name)
             if known is None or self._written.get(name) == (known.uid, known.generation, validation):
                 continue
-            try:
-                await self._port.write_validation(name, known.uid, validation, now=self._now())
-            except Fault as fault:
-                log.warning("status of a LifecyclePolicy not written", name=name, fault=str(fault))
-                complete = False
-                continue
-            self._written[name] = (known.uid, known.generation, validation)
-            if validation.rejected:
-                log.warning("LifecyclePolicy rejected", name=name, reason=validation.reason, error=validation.message)
+            is_written = False
+            with self._cache.invalid_objects.guard(ObjectKey(LIFECYCLE_POLICIES.kind, name, known.uid, "status")):
+                is_written = await self._write_validation(known, validation)
+            complete = complete and is_written
         return complete
+
+    async def _write_validation(self, known: PolicyFact, validation: PolicyValidation) -> bool:
+        name = known.name
+        try:
+            await self._port.write_validation(name, known.uid, validation, now=self._now())
+        except Fault as fault:
+            log.warning("status of a LifecyclePolicy not written", name=name, fault=str(fault))
+            return False
+        self._written[name] = (known.uid, known.generation, validation)
+        if validation.rejected:
+            log.warning("LifecyclePolicy rejected", name=name, reason=validation.reason, error=validation.message)
+        return True

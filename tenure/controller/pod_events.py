@@ -13,7 +13,9 @@ import structlog
 from activities.ports.core import Claims
 from activities.runtime import call_for_each
 from tenure.controller.cache.cluster_cache import ClusterCache
+from tenure.kube.client.resources import NODE_CLAIMS
 from tenure.model.errors import Fault
+from tenure.model.invalid_objects import ObjectKey
 
 log = structlog.get_logger(__name__)
 
@@ -55,7 +57,11 @@ class LastPodEventWriter:
         self._tried = {name: at for name, at in self._tried.items() if now - at < MIN_WRITE_INTERVAL}
         ready = sorted(self._waiting - self._tried.keys() - self._cache.early_evicted - self._cache.interrupted)
         self._waiting -= {*ready}
-        await call_for_each(ready, lambda name: self._write(name, now), at_once=MAX_CONCURRENT_WRITES)
+        await call_for_each(ready, lambda name: self._write_guarded(name, now), at_once=MAX_CONCURRENT_WRITES)
+
+    async def _write_guarded(self, name: str, now: datetime) -> None:
+        with self._cache.invalid_objects.guard(ObjectKey(NODE_CLAIMS.kind, name, step="pod event")):
+            await self._write(name, now)
 
     async def _write(self, name: str, now: datetime) -> None:
         claim = self._cache.nodeclaims.get(name)
@@ -66,9 +72,11 @@ class LastPodEventWriter:
         if claim.last_pod_event is not None and truncated <= claim.last_pod_event:
             return
         self._tried[name] = now
+        self._waiting.add(name)
         written = truncated.isoformat().replace("+00:00", "Z")
         try:
             await self._claims.patch(name, claim.uid, status={"lastPodEventTime": written}, now=now)
         except Fault as fault:
             log.warning("the time of the last pod event was not written", name=name, fault=str(fault))
-            self._waiting.add(name)
+            return
+        self._waiting.discard(name)

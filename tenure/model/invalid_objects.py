@@ -1,7 +1,7 @@
 """Guards that record the error of one object, so that all other objects are still handled."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Final, NamedTuple
@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from tenure.apis.durations import quote
 from tenure.model.base import first_validation_error
 from tenure.model.errors import InvalidObject, InvalidObjectReport
+from tenure.model.facts import PodFact
 
 MAX_REPORTED: Final = 50
 INVALID_ANNOTATION: Final = "InvalidAnnotation"
@@ -42,6 +43,10 @@ def object_key(raw: Mapping[str, Any], kind: str) -> ObjectKey:
     fields = metadata if isinstance(metadata, Mapping) else {}
     name, namespace = str(fields.get("name", "")), str(fields.get("namespace", ""))
     return ObjectKey(kind, f"{namespace}/{name}" if namespace else name, str(fields.get("uid", "")))
+
+
+def pod_key(pod: PodFact, step: str) -> ObjectKey:
+    return ObjectKey("Pod", f"{pod.namespace}/{pod.name}", pod.uid, step)
 
 
 def describe_error(error: Exception) -> tuple[str, str]:
@@ -108,6 +113,14 @@ class InvalidObjects:
         for key in deleted_keys:
             del self._found[key]
         if deleted_keys:
+            self._set_changed()
+
+    def retain(self, step: str, uids: Container[str]) -> None:
+        """Drop the entries of the step for all other objects, which no body handles any more."""
+        ended = [key for key in self._found if key.step == step and key.uid not in uids]
+        for key in ended:
+            del self._found[key]
+        if ended:
             self._set_changed()
 
     def replace_steps(self, prefix: str, found: Mapping[ObjectKey, InvalidObject]) -> None:

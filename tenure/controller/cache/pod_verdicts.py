@@ -23,11 +23,13 @@ from tenure.controller.signals.digests import EXPECTED_PODS_DELAY
 from tenure.model import blockers
 from tenure.model.blockers import PENDING_PODS, Verdict
 from tenure.model.facts import NodeClaimFact, PodFact
+from tenure.model.invalid_objects import pod_key
 from tenure.model.nodeclaim.state import Deadlines
 from tenure.model.operator_requests import PendingPodGroup
 from tenure.scheduling.pods import excludes_nodepools, validation_error
 
 PODS_AT_ONCE: Final = 200
+_STEP: Final = "verdict"
 
 
 class _Explanation(NamedTuple):
@@ -73,7 +75,9 @@ class PodVerdicts:
         """The pending pods that need attention, by owner, constraints and code, the oldest first."""
         pod_groups, found = PodGroups(), dict[tuple[str, str], PendingPodGroup]()
         for pod in sorted(self._cache.pending.values(), key=lambda one: (one.created, one.namespace, one.name)):
-            verdict = None if pod.deleting else self.verdict_of(pod, now)
+            verdict = None
+            with self._cache.invalid_objects.guard(pod_key(pod, _STEP)):
+                verdict = None if pod.deleting else self.verdict_of(pod, now)
             if verdict is None or verdict.clears_by_itself:
                 continue
             key = (pod_groups.group_of(pod), verdict.code)
@@ -84,10 +88,12 @@ class PodVerdicts:
     async def count_by_code(self, now: datetime) -> Counter[tuple[str, ...]]:
         """All pending pods, by code and whether it clears by itself. Thousands of pods must not delay other tasks."""
         counted: Counter[tuple[str, ...]] = Counter()
+        self._cache.invalid_objects.retain(_STEP, self._cache.pending)
         for number, pod in enumerate(tuple(self._cache.pending.values()), start=1):
             if not pod.deleting:
-                code = self.code_of(pod, now)
-                counted[code, str(PENDING_PODS[code].clears_by_itself).lower()] += 1
+                with self._cache.invalid_objects.guard(pod_key(pod, _STEP)):
+                    code = self.code_of(pod, now)
+                    counted[code, str(PENDING_PODS[code].clears_by_itself).lower()] += 1
             if number % PODS_AT_ONCE == 0:
                 await asyncio.sleep(0)
         return counted

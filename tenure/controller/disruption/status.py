@@ -9,8 +9,11 @@ import structlog
 
 from activities.ports.core import Events
 from tenure.controller.cache.cluster_cache import ClusterCache
+from tenure.kube.client.resources import NODE_CLAIMS, NODE_OVERLAYS
 from tenure.model.disruption.decision import Cause, Decision, NodeVerdict
 from tenure.model.errors import Fault
+from tenure.model.invalid_objects import ObjectKey
+from tenure.model.nodeoverlays import OverlayFact
 from tenure.scheduling.nodeoverlays import OverlayValidation
 
 BLOCKED: Final = "DisruptionBlocked"
@@ -55,16 +58,22 @@ class VerdictReporter:
         self._published = {name: event_text for name, event_text in self._published.items() if name in verdicts}
         remaining = MAX_EVENTS
         for name, one in verdicts.items():
-            reason, message = _event_text(one)
-            event_text = (reason, "" if reason == UNCONSOLIDATABLE else message)
-            if not reason:
-                self._published.pop(name, None)
-            elif self._published.get(name) != event_text:
-                if not remaining:
-                    return False
-                remaining -= 1
-                self._published[name] = event_text
-                await self._publish(one, reason, message)
+            if not remaining:
+                return False
+            with self._cache.invalid_objects.guard(ObjectKey(NODE_CLAIMS.kind, name, step="disruption event")):
+                remaining -= await self._publish_change(name, one)
+        return True
+
+    async def _publish_change(self, name: str, one: NodeVerdict) -> bool:
+        """Whether the text differs from the last event."""
+        reason, message = _event_text(one)
+        event_text = (reason, "" if reason == UNCONSOLIDATABLE else message)
+        if not reason:
+            self._published.pop(name, None)
+        if not reason or self._published.get(name) == event_text:
+            return False
+        await self._publish(one, reason, message)
+        self._published[name] = event_text
         return True
 
     async def _publish(self, one: NodeVerdict, reason: str, message: str) -> None:
@@ -116,13 +125,16 @@ class OverlayStatusWriter:
             known = self._cache.overlays.get(name)
             if known is None or self._written.get(name) == (known.uid, known.generation, validation):
                 continue
-            try:
-                await self._overlays.write_validation(
-                    name, known.uid, reason=validation.reason, message=validation.message, now=self._now()
-                )
-            except Fault as fault:
-                log.warning("status of a NodeOverlay not written", name=name, fault=str(fault))
-                continue
-            self._written[name] = (known.uid, known.generation, validation)
-            if validation.reason:
-                log.warning("NodeOverlay rejected", name=name, reason=validation.reason, error=validation.message)
+            with self._cache.invalid_objects.guard(ObjectKey(NODE_OVERLAYS.kind, name, known.uid, "status")):
+                await self._write(known, validation)
+
+    async def _write(self, known: OverlayFact, validation: OverlayValidation) -> None:
+        name, reason, message = known.name, validation.reason, validation.message
+        try:
+            await self._overlays.write_validation(name, known.uid, reason=reason, message=message, now=self._now())
+        except Fault as fault:
+            log.warning("status of a NodeOverlay not written", name=name, fault=str(fault))
+            return
+        self._written[name] = (known.uid, known.generation, validation)
+        if reason:
+            log.warning("NodeOverlay rejected", name=name, reason=reason, error=message)

@@ -15,11 +15,13 @@ from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.nominations import Nominations
 from tenure.model.errors import Fault, Forbidden
 from tenure.model.facts import PodFact
+from tenure.model.invalid_objects import pod_key
 
 log = structlog.get_logger(__name__)
 
 MAX_NOMINATIONS: Final = 10
 """Per pod and node, since kube-scheduler may have a reason not to bind the pod there."""
+_STEP: Final = "nomination"
 
 
 class NominationPort(Protocol):
@@ -52,6 +54,7 @@ class PodNominator:
                 self._due.update((uid, node) for uid, node in found.items() if self._needs_nomination(uid, node))
         self._nominated = {uid: nominated for uid, nominated in self._nominated.items() if uid in self._cache.pending}
         self._due = {uid: node for uid, node in self._due.items() if uid in self._cache.pending}
+        self._cache.invalid_objects.retain(_STEP, self._cache.pending)
         if self._due:
             self._wake.set()
 
@@ -84,6 +87,13 @@ class PodNominator:
             return True
         last_node, times = self._nominated.get(uid, ("", 0))
         self._nominated[uid] = (node, times + 1 if last_node == node else 1)
+        is_allowed = True
+        with self._cache.invalid_objects.guard(pod_key(pod, _STEP)):
+            is_allowed = await self._write(pod, node)
+        return is_allowed
+
+    async def _write(self, pod: PodFact, node: str) -> bool:
+        """False if Tenure may not write the status of pods."""
         try:
             await self._port.nominate(pod, node, now=self._now())
         except Forbidden as fault:

@@ -5,14 +5,17 @@ kube-scheduler does not try some pods, such as those whose ResourceClaim does no
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Final
 
 from activities.ports.core import Events
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.pod_verdicts import PODS_AT_ONCE, PodVerdicts
+from tenure.kube.client.resources import PODS
 from tenure.model.blockers import NOMINATED, NOT_TRIED, PENDING_PODS
 from tenure.model.facts import PodFact
+from tenure.model.invalid_objects import pod_key
 
 CHECK_SECONDS: Final = 3.0
 MIN_AGE: Final = timedelta(seconds=5)
@@ -21,6 +24,9 @@ UNTRIED_LIMIT: Final = timedelta(minutes=1)
 """Age from which a pod that its scheduler has not tried gets an event."""
 MAX_PODS: Final = 200
 """Pods that get events without a plan; the others have equal verdicts as a rule."""
+
+_CHECK_STEP: Final = "verdict event check"
+_STEP: Final = "verdict event"
 
 
 class PodVerdictEvents:
@@ -38,9 +44,12 @@ class PodVerdictEvents:
     async def publish_due(self) -> None:
         """Thousands of pods must not delay other tasks."""
         due, now = list[str](), self._now()
+        for step in (_CHECK_STEP, _STEP):
+            self._cache.invalid_objects.retain(step, self._cache.pending)
         for number, pod in enumerate(tuple(self._cache.pending.values()), start=1):
-            if self._is_due(pod, now):
-                due.append(pod.uid)
+            with self._guard(pod, _CHECK_STEP):
+                if self._is_due(pod, now):
+                    due.append(pod.uid)
             if len(due) == MAX_PODS:
                 break
             if number % PODS_AT_ONCE == 0:
@@ -58,16 +67,21 @@ class PodVerdictEvents:
     async def publish(self, uids: Iterable[str]) -> None:
         """Publish the verdict on each of these pods."""
         for uid in uids:
-            pod = self._cache.pods.get(uid)
-            if pod is None:
-                continue
-            verdict = self._verdicts.verdict_of(pod, self._now())
-            is_nominated = verdict.code == NOMINATED
-            await self._events.publish(
-                kind="Pod",
-                name=pod.name,
-                namespace=pod.namespace,
-                uid=uid,
-                reason=NOMINATED if is_nominated else "FailedScheduling",
-                message=verdict.sentence if is_nominated else f"Failed to schedule pod, {verdict.message}",
-            )
+            if pod := self._cache.pods.get(uid):
+                with self._guard(pod, _STEP):
+                    await self._publish(pod)
+
+    async def _publish(self, pod: PodFact) -> None:
+        verdict = self._verdicts.verdict_of(pod, self._now())
+        is_nominated = verdict.code == NOMINATED
+        await self._events.publish(
+            kind=PODS.kind,
+            name=pod.name,
+            namespace=pod.namespace,
+            uid=pod.uid,
+            reason=NOMINATED if is_nominated else "FailedScheduling",
+            message=verdict.sentence if is_nominated else f"Failed to schedule pod, {verdict.message}",
+        )
+
+    def _guard(self, pod: PodFact, step: str) -> AbstractContextManager[None]:
+        return self._cache.invalid_objects.guard(pod_key(pod, step))

@@ -24,6 +24,8 @@ class FakeEvents:
         self.published: list[dict[str, Any]] = []
 
     async def publish(self, **event: Any) -> None:
+        if event["name"] == "bad":
+            raise ZeroDivisionError("injected")
         self.published.append(event)
 
 
@@ -70,6 +72,16 @@ async def test_event_is_published_per_error_and_repeated_after_an_hour() -> None
     harness.fail(POD, "worse")
     await harness.report()
     assert [one["message"][:5] for one in harness.events.published] == ["bad; ", "bad; ", "worse"]
+
+
+async def test_event_that_cannot_be_published_affects_no_other() -> None:
+    harness = Harness()
+    harness.fail(ObjectKey("Pod", "default/bad", "uid-bad"))
+    harness.fail(POD)
+    for _ in range(3):
+        await harness.report()
+    assert [one["name"] for one in harness.events.published] == ["a"]
+    assert harness.cache.invalid_objects.count() == {("Pod", "InvalidValue"): 2, ("Pod", "ZeroDivisionError"): 1}
 
 
 async def test_watch_workflow_receives_the_list_and_its_end() -> None:
