@@ -118,14 +118,33 @@ class QueueConsumer:
         messages = _group_by_instance(found)
         evictions = self._prepare_evictions(messages)
         if evictions and self._extra_polls and len(self._deferred_tasks) < MAX_DEFERRED_POLLS:
-            self._start_task(self._deferred_tasks, self._process_deferred(found, messages, evictions))
+            process = self._process_guarded(self._process_deferred, found, messages, evictions)
+            self._start_task(self._deferred_tasks, process)
         elif self._extra_polls and len(self._batch) < MAX_BATCH_SIZE and all(_is_deferrable(one) for one in found):
             self._add_to_batch(found)
         else:
-            await asyncio.gather(*(one.run() for one in evictions.values()))
-            await self._process_messages(found, messages, evictions)
-            await _publish_evictions(evictions)
+            await self._process_guarded(self._process_immediately, found, messages, evictions)
         return len(found)
+
+    async def _process_guarded(
+        self,
+        process: Callable[[Sequence[QueueMessage], _MessagesByInstance, _EvictionsByInstance], Awaitable[None]],
+        found: Sequence[QueueMessage],
+        messages: _MessagesByInstance,
+        evictions: _EvictionsByInstance,
+    ) -> None:
+        """An error leaves the messages in the queue, and polls continue."""
+        try:
+            await process(found, messages, evictions)
+        except Exception as error:
+            log.error("messages not handled, SQS delivers them again", queue=self._name, error=str(error)[:300])
+
+    async def _process_immediately(
+        self, found: Sequence[QueueMessage], messages: _MessagesByInstance, evictions: _EvictionsByInstance
+    ) -> None:
+        await asyncio.gather(*(one.run() for one in evictions.values()))
+        await self._process_messages(found, messages, evictions)
+        await _publish_evictions(evictions)
 
     def _start_task(self, tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name="queue-poll")
@@ -145,10 +164,7 @@ class QueueConsumer:
                 lambda: bool(self._extra_polls) and len(self._batch) < MAX_BATCH_SIZE, MAX_BATCH_SECONDS
             )
             found, self._batch = self._batch, []
-            try:
-                await self._process_messages(found, _group_by_instance(found), {})
-            except Exception as error:
-                log.error("messages not handled, SQS delivers them again", queue=self._name, error=str(error)[:300])
+            await self._process_guarded(self._process_messages, found, _group_by_instance(found), {})
 
     async def _wait_while(self, condition: Callable[[], bool], seconds: float) -> None:
         """Wait while `condition` holds, at most `seconds`."""
@@ -171,8 +187,6 @@ class QueueConsumer:
             await self._process_messages(found, messages, evictions)
             await running
             await _publish_evictions(evictions)
-        except Exception as error:
-            log.error("messages not handled, SQS delivers them again", queue=self._name, error=str(error)[:300])
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)

@@ -2,12 +2,13 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from activities.interruption import queue_consumer
 from tenure.model.errors import Forbidden, NotFound, TryLater
-from tenure.model.interruption.records import ParsedEvent
+from tenure.model.interruption.records import ParsedEvent, QueueMessage
 from tests.support.fakes.event_loop import run_pending_tasks
 from tests.support.fakes.interruptions import rebalance_recommendation
 from tests.unit.activities.interruption.consumer_harness import NOW, ConsumerHarness
@@ -137,6 +138,25 @@ async def test_failing_message_does_not_block_others(harness: ConsumerHarness) -
         await harness.wait_until(lambda: bool(harness.nodes.notifications_for("i-b")))
     assert bad not in harness.queue.deleted
     assert harness.pauses == []
+
+
+async def test_error_while_processing_a_poll_does_not_end_the_consumer(
+    harness: ConsumerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = harness.reading._is_done
+
+    def process_or_raise(message: QueueMessage, outcomes: dict[str, Any]) -> bool:
+        if "i-bad" in outcomes:
+            raise ZeroDivisionError("injected")
+        return process(message, outcomes)
+
+    monkeypatch.setattr(harness.reading, "_is_done", process_or_raise)
+    bad = harness.queue.send("i-bad")
+    async with harness.consuming() as consumer:
+        await harness.wait_until(lambda: bool(harness.queue.hidden))
+        good = harness.queue.send("i-a")
+        await harness.wait_until(lambda: good in harness.queue.deleted)
+        assert not consumer.done() and bad not in harness.queue.deleted
 
 
 async def test_message_failing_for_half_an_hour_is_deleted_and_counted(harness: ConsumerHarness) -> None:
