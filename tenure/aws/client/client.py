@@ -22,11 +22,11 @@ from botocore.loaders import JSONFileLoader
 from botocore.session import Session, get_session
 from botocore.utils import parse_timestamp
 
-from tenure.aws.client.errors import BOTO_ERRORS, fault_of
+from tenure.aws.client.errors import BOTO_ERRORS, asks_for_fewer_calls, fault_of
 from tenure.aws.client.rate_limiter import TokenBuckets
 from tenure.aws.settings import AwsSettings
 from tenure.endpoints import Endpoints
-from tenure.model.errors import Fault, Throttled
+from tenure.model.errors import Fault
 
 if TYPE_CHECKING:
     from types_boto3_ec2 import EC2Client
@@ -217,7 +217,7 @@ class AwsClients:
                 self._endpoints.record_failure(endpoint, fault.message)
             else:
                 self._endpoints.record_response(endpoint)
-            if isinstance(fault, Throttled):
+            if asks_for_fewer_calls(fault):
                 bucket.on_throttled()
                 self._observe_throttled(operation)
             raise

@@ -76,6 +76,8 @@ SERVER: Final = _codes(
     RequestTimeout RequestTimeoutException ExpiredToken ExpiredTokenException
     """
 )
+TIMEOUT: Final = _codes("RequestTimeout RequestTimeoutException")
+_SLOW_DOWN_STATUSES: Final = (408, 429)
 CONFLICT: Final = _codes(
     """
     ConcurrentModification DeleteConflict EntityTemporarilyUnmodifiable IncorrectState LimitExceeded
@@ -106,9 +108,21 @@ def fault_of(error: Exception, operation: str) -> Fault:
     return TryLater(text, code=type(error).__name__, is_unreachable=is_unreachable)
 
 
+def asks_for_fewer_calls(fault: Fault) -> bool:
+    """Whether AWS throttled the call, or responded with any 408 or 429. `fault`: raised from the error of botocore."""
+    if isinstance(fault, Throttled) or fault.code in TIMEOUT:
+        return True
+    cause = fault.__cause__
+    return isinstance(cause, ClientError) and _status_of(cause) in _SLOW_DOWN_STATUSES
+
+
+def _status_of(error: ClientError) -> int:
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
 def _fault_of_response(error: ClientError, operation: str) -> Fault:
     error_body = error.response.get("Error", {})
-    code, status = error_body.get("Code", ""), error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    code, status = error_body.get("Code", ""), _status_of(error)
     text = f"{operation}: {error_body.get('Message', '')}"
     if code in CLOCK or (code == "SignatureDoesNotMatch" and _is_clock_skew(text)):
         return Throttled(f"{text}; check the worker's clock", code=code)

@@ -3,8 +3,10 @@
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ParamValidationError
 
+from tenure.aws.client.client import AwsClients
 from tenure.aws.client.errors import INSUFFICIENT, fault_of, names_missing_profile
 from tenure.aws.instance.launch_errors import create_error_reason, error_rank, error_remedy
+from tenure.aws.settings import AwsSettings
 from tenure.model.errors import BadInput, Conflict, Fault, Forbidden, NotFound, Throttled, TryLater
 
 OTHER_THROTTLING = (
@@ -55,6 +57,36 @@ def test_error_codes_map_to_faults(code: str, status: int, kind: type[Fault]) ->
     assert type(fault) is kind
     assert fault.code == code
     assert fault.message == "create_fleet: said so"
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "is_slowed"),
+    [
+        ("RequestLimitExceeded", 503, True),
+        ("RequestTimeout", 400, True),
+        ("RequestTimeoutException", 408, True),
+        ("Unheard", 408, True),
+        ("Unheard", 429, True),
+        ("ServiceUnavailable", 429, True),
+        ("ServiceUnavailable", 503, False),
+        ("InvalidParameterValue", 400, False),
+    ],
+)
+async def test_throttling_and_any_408_or_429_slow_calls_down(code: str, status: int, is_slowed: bool) -> None:
+    slowed = list[str]()
+    clients = AwsClients(AwsSettings(region="us-west-2", cluster_name="demo"), observe_throttled=slowed.append)
+    bucket = clients._buckets.bucket_for("create_fleet")
+    before = bucket.per_second
+
+    def create_fleet() -> None:
+        raise client_error(code, status)
+
+    try:
+        with pytest.raises(Fault):
+            await clients.call(create_fleet)
+    finally:
+        clients.close()
+    assert slowed == (["create_fleet"] if is_slowed else []) and (bucket.per_second < before) is is_slowed
 
 
 @pytest.mark.parametrize(
