@@ -6,6 +6,7 @@ BIN := .venv/bin
 ARGS ?=
 KILLS ?= 100
 CLUSTERS ?= 5000
+NODES ?= 5000
 export TENURE_PYTHON
 # Many processes import the same modules, so their byte code is kept.
 unexport PYTHONDONTWRITEBYTECODE
@@ -86,9 +87,10 @@ sbom: build/audit ## Write the worker's bill of materials (CycloneDX) to build/s
 	@build/audit/bin/cyclonedx-py requirements requirements/worker.txt --output-reproducible -o build/sbom.json
 	@echo build/sbom.json
 
-bench: controlplane ## Measure plans and whole runs: seconds, prices, nodes, AWS calls, events, CPU, memory
+bench: controlplane ## Measure plans and whole runs: seconds, nodes, AWS calls, CPU, memory (NODES=0: no large cluster)
 	@$(BIN)/python -m benchmarks.planner
 	@$(BIN)/python -m benchmarks.consolidation
+	@$(if $(filter-out 0,$(NODES)),$(BIN)/python -m benchmarks.large_cluster --nodes $(NODES) --pods $(NODES)0)
 	@$(BIN)/python -m benchmarks.scale $(ARGS)
 
 scenarios: controlplane ## Run the rows of the promises: kept, broken or without a test (ROW=001-b TIMES=20 repeats one)
