@@ -62,7 +62,8 @@ class KubeNodePools(_StatusWriter):
         return NodePool.from_object(item) if item else None
 
     async def list(self) -> Sequence[NodePool]:
-        return [NodePool.from_object(item) for item in await self._objects.list()]
+        """Without invalid NodePools, which the watch reports."""
+        return await self._objects.read_each(NodePool.from_object)
 
 
 class KubeNodeClasses(_StatusWriter):
@@ -77,7 +78,8 @@ class KubeNodeClasses(_StatusWriter):
         return EC2NodeClass.from_object(item) if item else None
 
     async def list(self) -> Sequence[EC2NodeClass]:
-        return [EC2NodeClass.from_object(item) for item in await self._objects.list()]
+        """Without invalid EC2NodeClasses, which the watch reports."""
+        return await self._objects.read_each(EC2NodeClass.from_object)
 
     async def ensure_finalizer(self, name: str) -> bool:
         return await self._objects.add_finalizer(name, NODECLASS_TERMINATION_FINALIZER)
@@ -92,9 +94,8 @@ class KubeNodeOverlays:
 
     async def list_accepted(self) -> Sequence[OverlayFact]:
         """All overlays except invalid ones, and ones whose status rejects the current generation."""
-        items = await self._overlays.list()
-        facts = [overlay_fact(item) for item in items if not _is_rejected(NodeOverlay.from_object(item))]
-        return [one for one in facts if not find_overlay_problem(one)]
+        facts = await self._overlays.read_each(_accepted_overlay)
+        return [one for one in facts if one is not None and not find_overlay_problem(one)]
 
     async def write_validation(
         self, name: str, uid: str, *, reason: str = "", message: str = "", now: datetime
@@ -103,6 +104,10 @@ class KubeNodeOverlays:
         status = "False" if reason else "True"
         validation = ConditionPatch(type=VALIDATION_SUCCEEDED, status=status, reason=reason, message=message)
         return await self._overlays.patch_status(name, uid=uid, conditions=[validation], now=now) is not None
+
+
+def _accepted_overlay(item: Json) -> OverlayFact | None:
+    return None if _is_rejected(NodeOverlay.from_object(item)) else overlay_fact(item)
 
 
 def _is_rejected(overlay: NodeOverlay) -> bool:
@@ -160,8 +165,8 @@ class KubeLifecyclePolicies:
         self._policies, self._events = StatusObjects(client, LIFECYCLE_POLICIES, events), events
 
     async def list_facts(self) -> list[PolicyFact]:
-        """All LifecyclePolicies, parsed as in the watch."""
-        return [policy_fact(one) for one in await self._policies.list()]
+        """All readable LifecyclePolicies, parsed as in the watch."""
+        return await self._policies.read_each(policy_fact)
 
     async def write_validation(self, name: str, uid: str, validation: PolicyValidation, *, now: datetime) -> bool:
         """Write the condition and the selected NodePools, and publish an event if there is a reason.

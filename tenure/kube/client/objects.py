@@ -59,9 +59,13 @@ class Objects:
             response, item = {}, None
 
     async def read_each(
-        self, read: Callable[[Json], T], read_identity: Callable[[Json], T], labels: Mapping[str, str] | None = None
+        self,
+        read: Callable[[Json], T],
+        read_identity: Callable[[Json], T] | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> list[T]:
-        """Parse all objects with `read`. If it raises, log the error and use `read_identity`."""
+        """Parse all objects with `read`. If it raises, log the error and use `read_identity`; without it, leave the
+        object out."""
         found: list[T] = []
         invalid = InvalidObjects()
         async for item in self.iterate(labels):
@@ -69,7 +73,8 @@ class Objects:
                 found.append(read(item))
             except Exception as error:
                 invalid.record(object_key(item, self.resource.kind), error)
-                found.append(read_identity(item))
+                if read_identity is not None:
+                    found.append(read_identity(item))
         for one in invalid.report().objects:
             log.error("object is invalid", **one.model_dump())
         return found
