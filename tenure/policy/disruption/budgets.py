@@ -22,6 +22,18 @@ from tenure.model.workflow_states import NodePoolCount
 _FORM: Final = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d)?)?")
 
 
+class TimeZoneError(ValueError):
+    """Unknown time zone; the message has the expected form."""
+
+
+class TimestampError(ValueError):
+    """Invalid time; the message has the expected form."""
+
+
+class CountError(ValueError):
+    """Invalid number or share of nodes; the message has the expected form."""
+
+
 def is_open(schedule: str, duration: str, now: datetime, zone: str = "") -> bool:
     """Whether at most `duration` has passed since the schedule last fired. Raises ValueError."""
     window_length = parse_duration(duration) or timedelta(0)
@@ -30,40 +42,41 @@ def is_open(schedule: str, duration: str, now: datetime, zone: str = "") -> bool
 
 
 def next_scheduled_time(schedule: str, after: datetime, zone: str = "") -> datetime | None:
-    """When the schedule fires next, in the time zone `zone`; None if never. Raises ValueError."""
+    """When the schedule fires next, in the time zone `zone`; None if never. Raises ScheduleError and TimeZoneError."""
     try:
         return next_time(schedule, after.astimezone(zone_of(zone)))
     except ScheduleError as error:
-        raise ValueError(f"schedule {error}") from error
+        raise ScheduleError(f"schedule {error}") from error
 
 
 def check_schedule(schedule: str, zone: str = "") -> None:
-    """Raises ValueError for an invalid schedule or time zone, and for a schedule that never fires."""
+    """Raises TimeZoneError, and ScheduleError for an invalid schedule and for one that never fires."""
     if next_scheduled_time(schedule, datetime(2026, 1, 1, tzinfo=UTC), zone) is None:
-        raise ValueError(f"schedule {quote(schedule)} never fires")
+        raise ScheduleError(f"schedule {quote(schedule)} never fires")
 
 
 def zone_of(name: str) -> tzinfo:
-    """UTC for an empty name. Raises ValueError."""
+    """UTC for an empty name. Raises TimeZoneError."""
     if not name:
         return UTC
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
-        raise ValueError(
+        raise TimeZoneError(
             f"timeZone {quote(name)}: unknown, expected a name of the IANA database such as Europe/Berlin, or leave "
             "it out for UTC"
         ) from error
 
 
 def parse_timestamp(text: str, zone: str = "") -> datetime:
-    """A date, a local time in the time zone `zone`, or a time with an offset. Raises ValueError."""
+    """A date, a local time in the time zone `zone`, or a time with an offset. Raises TimestampError and
+    TimeZoneError."""
     try:
         if not _FORM.fullmatch(text):
             raise ValueError("unknown form")
         found = datetime.fromisoformat(text)
     except ValueError as error:
-        raise ValueError(
+        raise TimestampError(
             f"{quote(text)}: invalid time, expected 2026-12-20, 2026-12-20T18:00 or 2026-12-20T18:00:00Z"
         ) from error
     return found if found.tzinfo else found.replace(tzinfo=zone_of(zone))
@@ -135,18 +148,17 @@ def _covers_reason(budget: Budget, reason: str) -> bool:
 
 
 def share_of(text: str, total: int) -> int:
-    """A number, or a percentage of `total`, rounded up: `10%` of 3 nodes is 1. Raises ValueError."""
-    if text.endswith("%"):
-        return math.ceil(int(text[:-1]) * total / 100)
-    return int(text)
+    """A number, or a percentage of `total`, rounded up: `10%` of 3 nodes is 1. Raises CountError with the expected
+    form."""
+    try:
+        return math.ceil(int(text[:-1]) * total / 100) if text.endswith("%") else int(text)
+    except (ValueError, OverflowError) as error:
+        raise CountError(f"{quote(text)}: invalid number of nodes, expected e.g. '5' or '10%'") from error
 
 
 def read_count(text: str) -> int:
-    """The number of nodes for a total of 100. Raises ValueError with the expected form."""
-    try:
-        return share_of(text, 100)
-    except ValueError as error:
-        raise ValueError(f"{quote(text)}: invalid number of nodes, expected e.g. '5' or '10%'") from error
+    """The number of nodes for a total of 100. Raises CountError with the expected form."""
+    return share_of(text, 100)
 
 
 def is_active(budget: Budget, now: datetime) -> bool:

@@ -28,6 +28,10 @@ _REASON: Final = re.compile(r"(?:^|,)\s*reason=(.*)$", re.DOTALL)
 _KEYS: Final = ("until", "by")
 
 
+class PauseError(ValueError):
+    """Invalid pause annotation; the message has the expected form."""
+
+
 def is_pause_active(pause: Pause | None, now: datetime) -> bool:
     return pause is not None and now < pause.until
 
@@ -82,23 +86,23 @@ def write_pause(pause: Pause | None) -> str:
 
 
 def read_pause(text: str) -> Pause:
-    """Raises ValueError with the problem and the expected form."""
+    """Raises PauseError with the problem and the expected form."""
     reason = _REASON.search(text)
     if reason is None:
-        raise ValueError(f"{quote(text)} has no reason, expected it last, e.g. {EXAMPLE!r}")
+        raise PauseError(f"{quote(text)} has no reason, expected it last, e.g. {EXAMPLE!r}")
     found: dict[str, str] = {}
     for part in text[: reason.start()].split(","):
         key, separator, value = (piece.strip() for piece in part.partition("="))
         if key not in _KEYS or not separator or key in found:
-            raise ValueError(f"{quote(part.strip())} is unknown, expected until, by and reason, e.g. {EXAMPLE!r}")
+            raise PauseError(f"{quote(part.strip())} is unknown, expected until, by and reason, e.g. {EXAMPLE!r}")
         found[key] = value
     for key in _KEYS:
         if not found.get(key):
-            raise ValueError(f"{quote(text)} has no {key}, expected e.g. {EXAMPLE!r}")
+            raise PauseError(f"{quote(text)} has no {key}, expected e.g. {EXAMPLE!r}")
     pause = Pause(by=found["by"], reason=reason.group(1), until=_parse_timestamp(found["until"]))
     # A pause that has ended is not an error.
     if problem := problem_of(pause, pause.until - timedelta(seconds=1)):
-        raise ValueError(problem)
+        raise PauseError(problem)
     return normalize_pause(pause)
 
 
@@ -108,7 +112,7 @@ def pause_from_annotation(text: str) -> Pause | None:
         return None
     try:
         return read_pause(text)
-    except ValueError as error:
+    except PauseError as error:
         why = f"{error}, or remove the annotation"
         return Pause(by=f"the annotation {PAUSE}", reason=why, until=NEVER)
 
@@ -124,9 +128,9 @@ def _parse_timestamp(text: str) -> datetime:
     try:
         at = datetime.fromisoformat(text)
     except ValueError as error:
-        raise ValueError(
+        raise PauseError(
             f"until={quote(text)}: invalid time, expected RFC 3339, e.g. until=2026-06-01T18:00:00Z"
         ) from error
     if at.tzinfo is None:
-        raise ValueError(f"until={quote(text)}: missing time zone, expected RFC 3339, e.g. until=2026-06-01T18:00:00Z")
+        raise PauseError(f"until={quote(text)}: missing time zone, expected RFC 3339, e.g. until=2026-06-01T18:00:00Z")
     return at

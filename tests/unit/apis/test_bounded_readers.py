@@ -39,8 +39,15 @@ from tenure.model.facts import Expression
 from tenure.model.nodeoverlays import find_overlay_problem
 from tenure.model.requirements import RequirementError, parse_requirement
 from tenure.policy.capacity_buffer import decide_replicas
-from tenure.policy.disruption.budgets import parse_timestamp, read_count, zone_of
-from tenure.policy.lifecycle.pauses import pause_from_annotation, read_pause
+from tenure.policy.disruption.budgets import (
+    CountError,
+    TimestampError,
+    TimeZoneError,
+    parse_timestamp,
+    read_count,
+    zone_of,
+)
+from tenure.policy.lifecycle.pauses import PauseError, pause_from_annotation, read_pause
 from tenure.policy.lifecycle_policy import problem_in, restrict_to_valid
 from tenure.policy.nodepool import validate_nodepool
 from tests.support.aws.builders import CLUSTER
@@ -89,10 +96,10 @@ TEXT_READERS: Final[dict[str, tuple[TextReader, tuple[type[Exception], ...]]]] =
     "duration": (parse_duration, (DurationError,)),
     "quantity": (parse, (QuantityError,)),
     "schedule": (lambda text: next_time(text, NOW), (ScheduleError,)),
-    "time": (parse_timestamp, (ValueError,)),
-    "time zone": (zone_of, (ValueError,)),
-    "number or share": (read_count, (ValueError,)),
-    "pause": (read_pause, (ValueError,)),
+    "time": (parse_timestamp, (TimestampError,)),
+    "time zone": (zone_of, (TimeZoneError,)),
+    "number or share": (read_count, (CountError,)),
+    "pause": (read_pause, (PauseError,)),
     "pause of an annotation": (pause_from_annotation, ()),
     "do-not-disrupt": (lambda text: read_protection({"karpenter.sh/do-not-disrupt": text}), ()),
     "kubelet expression": (compile_expression, (ExpressionError,)),
