@@ -57,6 +57,7 @@ def sandbox(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sa
 async def own_product(sandbox: Sandbox) -> AsyncIterator[DedicatedProduct]:
     async with DedicatedProduct(sandbox) as product:
         yield product
+        await product.assert_all_nodes_used()
 
 
 @pytest_asyncio.fixture(scope="session")
@@ -68,6 +69,7 @@ async def shared_product(request: pytest.FixtureRequest) -> AsyncIterator[Instal
             await dedicated.ensure_worker(**settings.KILLED)
             yield dedicated
             await dedicated.stop_workers()
+            await dedicated.assert_all_nodes_used()
             return
         shared: SharedSandbox = request.getfixturevalue("shared_sandbox")
         request.getfixturevalue("exclusive_tests_done")

@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
@@ -47,6 +48,7 @@ MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 READY_WITHIN_SECONDS = 400.0
 """For an EC2NodeClass after the worker's start. A test may let AWS calls fail, which are retried with backoff."""
+METRICS_TIMEOUT = aiohttp.ClientTimeout(total=5)
 Object = dict[str, Any]
 
 
@@ -293,9 +295,12 @@ class InstalledProduct:
 
     async def assert_all_nodes_used(self) -> None:
         """No node of a test without faults was deleted without any pod that it was launched for."""
-        unused = unused_nodes("\n".join([*await self.metric_samples(), ""]))
-        found = {pool: count for pool, count in unused.items() if pool in self.faultless_pools}
+        found = {pool: count for pool, count in (await self.unused_nodes()).items() if pool in self.faultless_pools}
         assert not found, f"unused nodes by NodePool, whose name contains that of the test: {found}"
+
+    async def unused_nodes(self) -> Mapping[str, int]:
+        """By NodePool."""
+        return unused_nodes("\n".join([*await self.metric_samples(), ""]))
 
     # --- scopes ---
 
@@ -316,6 +321,8 @@ class DedicatedProduct(InstalledProduct):
         self._settings: Mapping[str, str] = {}
         self.workers: list[WorkerUnderTest] = []
         """All started workers, the newest last."""
+        self._unused_before = Counter[str]()
+        """Unused nodes by NodePool that ended workers counted, since counters start at zero in each process."""
 
     @property
     def own_sandbox(self) -> Sandbox:
@@ -360,14 +367,32 @@ class DedicatedProduct(InstalledProduct):
         """Start a worker with the previous settings."""
         return await self.ensure_worker(**self._settings)
 
+    async def unused_nodes(self) -> Mapping[str, int]:
+        """Of all workers, also ended ones."""
+        running = [one for one in self.workers if one.is_running]
+        return sum([await self._unused_nodes_of(one) for one in running], self._unused_before)
+
+    async def _unused_nodes_of(self, worker: WorkerUnderTest) -> Counter[str]:
+        """Empty for a worker that does not serve metrics yet."""
+        try:
+            async with (
+                aiohttp.ClientSession() as session,
+                session.get(worker.metrics, timeout=METRICS_TIMEOUT) as response,
+            ):
+                return Counter(unused_nodes(await response.text()))
+        except (aiohttp.ClientError, TimeoutError):
+            return Counter()
+
     async def stop_workers(self) -> None:
         """Stop all workers as an operator would; they must exit with 0."""
         for worker in [one for one in self.workers if one.is_running]:
+            self._unused_before += await self._unused_nodes_of(worker)
             code = await worker.stop_gracefully()
             assert code == 0, f"the worker ended with {code}, see {worker.log}:\n{worker.last_errors()}"
 
     async def kill_worker(self, worker: WorkerUnderTest | None = None) -> None:
         """SIGKILL to the worker process only, without its children."""
         target = worker or self.worker
+        self._unused_before += await self._unused_nodes_of(target)
         os.kill(target.pid, signal.SIGKILL)
         await asyncio.to_thread(target.wait)
