@@ -22,7 +22,7 @@ from botocore.loaders import JSONFileLoader
 from botocore.session import Session, get_session
 from botocore.utils import parse_timestamp
 
-from tenure.aws.client.errors import BOTO_ERRORS, asks_for_fewer_calls, fault_of
+from tenure.aws.client.errors import BOTO_ERRORS, fault_of, is_slowing_calls
 from tenure.aws.client.rate_limiter import TokenBuckets
 from tenure.aws.settings import AwsSettings
 from tenure.endpoints import Endpoints
@@ -217,7 +217,7 @@ class AwsClients:
                 self._endpoints.record_failure(endpoint, fault.message)
             else:
                 self._endpoints.record_response(endpoint)
-            if asks_for_fewer_calls(fault):
+            if is_slowing_calls(fault):
                 bucket.on_throttled()
                 self._observe_throttled(operation)
             raise

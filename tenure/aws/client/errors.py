@@ -108,7 +108,7 @@ def fault_of(error: Exception, operation: str) -> Fault:
     return TryLater(text, code=type(error).__name__, is_unreachable=is_unreachable)
 
 
-def asks_for_fewer_calls(fault: Fault) -> bool:
+def is_slowing_calls(fault: Fault) -> bool:
     """Whether AWS throttled the call, or responded with any 408 or 429. `fault`: raised from the error of botocore."""
     if isinstance(fault, Throttled) or fault.code in TIMEOUT:
         return True
