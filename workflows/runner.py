@@ -4,6 +4,7 @@ The workflows run without the SDK's sandbox: banned APIs in the linter and impor
 docs/decisions/workflow-runner.md has the measurement, and the bug with queries that `OrderedWorkflowRunner` prevents.
 """
 
+import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -22,6 +23,8 @@ from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
 from workflows.nodepool import NodePoolWorkflow
 from workflows.provisioner import ProvisioningWorkflow
+
+log = logging.getLogger(__name__)
 
 
 @workflow.defn(name="Canary")
@@ -46,6 +49,8 @@ WORKFLOWS: Sequence[type] = (
     ClusterWatchWorkflow,
     CanaryWorkflow,
 )
+_UNFINISHED: Final[list[WorkflowInstance]] = []
+"""Evicted instances whose tasks did not end. Garbage collection would resume these tasks in another thread."""
 _EXTERNAL_JOBS: Final = frozenset({"signal_workflow", "fire_timer", "cancel_workflow"})
 
 
@@ -77,6 +82,11 @@ class OrderedWorkflowInstance(WorkflowInstance):
 
     The activation then fails, and the query with it. Temporal evicts the workflow from the cache, and its next task
     starts from the history.
+
+    On a machine without free processor time, a workflow task may take longer than the SDK's deadlock timeout of two
+    seconds. The SDK then interrupts the event loop of the workflow, which can lose a task. Such an instance cannot be
+    evicted, and the SDK would retry the eviction forever: the workflow would not continue on this worker, and the
+    worker would not stop. The instance counts as evicted instead, and the next task starts from the history.
     """
 
     def __init__(self, inner: WorkflowInstance, *, ignores_cancellation: bool = False) -> None:
@@ -96,7 +106,14 @@ class OrderedWorkflowInstance(WorkflowInstance):
             for job in copied.jobs:
                 if job.WhichOneof("variant") == "cancel_workflow":
                     job.signal_workflow.signal_name = CANCELLATION_SIGNAL
-        return self._inner.activate(copied)
+        try:
+            return self._inner.activate(copied)
+        except RuntimeError as error:
+            if not any(job.WhichOneof("variant") == "remove_from_cache" for job in copied.jobs):
+                raise
+            log.warning("workflow %s evicted with unfinished tasks: %s", self.get_info().workflow_id, error)
+            _UNFINISHED.append(self._inner)
+            return None
 
     def get_serialization_context(self, command_info: Any) -> Any:
         return self._inner.get_serialization_context(command_info)

@@ -17,7 +17,7 @@ from temporalio.bridge.proto.workflow_activation import WorkflowActivation, Work
 from temporalio.client import WorkflowHandle, WorkflowQueryFailedError
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
-from temporalio.worker import Worker
+from temporalio.worker import Worker, WorkflowInstance
 
 from tenure import metrics
 from tenure.cli.nodes.workflows import LONG_LIVED
@@ -40,6 +40,7 @@ from workflows.runner import WORKFLOWS, EventsBeforeTheirTask, OrderedWorkflowIn
 
 SIGNAL, QUERY, EVICTION, TIMER = "signal_workflow", "query_workflow", "remove_from_cache", "fire_timer"
 STARTED, CANCEL, DONE, CANCELLED = "initialize_workflow", "cancel_workflow", "completed", "cancelled"
+STOP_SECONDS = 60
 ROUNDS = 4
 """Worker starts with a query and a signal; without the runner, about every second one fails."""
 
@@ -147,6 +148,46 @@ async def test_signal_during_worker_start_with_query_keeps_its_time() -> None:
                 times = await wait_until(partial(_task_start_times, handle, number + 1))
         assert list(NOTES) == list(range(ROUNDS))
         assert [at.timestamp() for at in NOTES.values()] == pytest.approx(times, abs=0.01)
+
+
+class FailingEviction:
+    """Replaces a workflow instance that lost a task when the SDK's deadlock detector interrupted it."""
+
+    def __init__(self, inner: WorkflowInstance) -> None:
+        self._inner = inner
+
+    def activate(self, act: WorkflowActivation) -> Any:
+        if any(job.HasField("remove_from_cache") for job in act.jobs):
+            raise RuntimeError("Eviction processed, but 5 tasks remain")
+        return self._inner.activate(act)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+async def test_workflow_continues_and_worker_stops_although_it_cannot_be_evicted(
+    skipping: WorkflowEnvironment, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The SDK repeats a failed eviction without limit."""
+    runner = OrderedWorkflowRunner()
+    create = runner._inner.create_instance
+    with patch.object(runner._inner, "create_instance", lambda details: FailingEviction(create(details))):
+        worker = Worker(
+            skipping.client,
+            task_queue="notes",
+            workflows=[NotesWorkflow],
+            workflow_runner=runner,
+            max_cached_workflows=1,
+        )
+        async with asyncio.timeout(STOP_SECONDS), worker:
+            first, second = [
+                await skipping.client.start_workflow(NotesWorkflow.run, id=name, task_queue="notes")
+                for name in ("first", "second")
+            ]
+            assert [await one.query(NotesWorkflow.count) for one in (first, second)] == [0, 0]
+            await first.signal(NotesWorkflow.note, 1)
+            assert await first.query(NotesWorkflow.count) == 1
+    assert "workflow first evicted with unfinished tasks" in caplog.text
 
 
 def _worker(server: WorkflowEnvironment) -> Worker:
