@@ -52,7 +52,8 @@ class RepairActivities:
         whole cluster counts (reference 3.11)."""
         selector = {labels.NODEPOOL: request.pool} if request.pool else None
         nodes = await self._nodes.list(labels=selector)
-        identities = identify_nodes(await self._claims.list(labels=selector), nodes).values()
+        claims = [one for one in await self._claims.list(labels=selector) if not one.metadata.is_deleting]
+        identities = identify_nodes(claims, nodes).values()
         strangers = {node.name for one in identities for node in one.strangers}
         missing = sum(one.status is NodeStatus.MISSING for one in identities)
         counted = [node for node in nodes if node.name not in strangers]

@@ -72,11 +72,13 @@ class LastPodEventWriter:
         if claim.last_pod_event is not None and truncated <= claim.last_pod_event:
             return
         self._tried[name] = now
-        self._waiting.add(name)
         written = truncated.isoformat().replace("+00:00", "Z")
+        is_written = False
         try:
             await self._claims.patch(name, claim.uid, status={"lastPodEventTime": written}, now=now)
+            is_written = True
         except Fault as fault:
             log.warning("the time of the last pod event was not written", name=name, fault=str(fault))
-            return
-        self._waiting.discard(name)
+        finally:
+            if not is_written:
+                self._waiting.add(name)

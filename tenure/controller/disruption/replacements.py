@@ -49,13 +49,15 @@ def proposals_by_id(decision: Decision) -> dict[str, Command]:
 
 
 def to_proposal(name: str, command: Command) -> Proposal:
+    """After a deletion without a replacement, the NodePool launches the missing node itself."""
+    launching = command.candidates if command.terminate_first else command.replacements
     return Proposal(
         id=name,
         reason=command.reason,
         kind=command.kind,
         candidates=command.candidates,
         replacements=len(command.replacements),
-        replacement_pools=tuple(sorted({one.pool for one in command.replacements})),
+        replacement_pools=tuple(sorted({one.pool for one in launching})),
         price_before=command.price_before,
         price_after=command.price_after,
         terminate_first=command.terminate_first,

@@ -165,6 +165,7 @@ class SignalQueue:
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND and signal.start is None:
                 self.sent.pop(signal.key, None)
+                self._failures.pop(signal.key, None)
                 return None
             if error.status in UNREACHABLE:
                 self._endpoints.record_failure(ENDPOINT, error.message)

@@ -297,7 +297,7 @@ def why_not_start(
 def _pool_waits(
     proposal: Proposal, under_way: list[InFlightCommand], backoffs: tuple[CommandBackoff, ...], now: datetime
 ) -> str:
-    for pool in proposal.replacement_pools if proposal.replacements else ():
+    for pool in proposal.replacement_pools:
         if not has_failed_replacements(backoffs, pool):
             continue
         if has_failed_replacements(active_backoffs(backoffs, now), pool):

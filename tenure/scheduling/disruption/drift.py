@@ -50,7 +50,7 @@ class DriftPass:
                 if isinstance(replacement, RejectionReason):
                     self.rejected[one.nodeclaim.name] = replacement
                 else:
-                    self.static.apply_command(one.nodeclaim.pool, replacement)
+                    self.static.apply_command(one, replacement)
                     yield build_command("Drifted", "drift", (one,), replacement)
 
     def _order(self, one: Candidate, first: Collection[str]) -> tuple[object, ...]:
@@ -75,8 +75,11 @@ class DriftPass:
         return self._cheapest_replacement(found)
 
     def _reservation_to_free(self, one: Candidate) -> str:
-        """The reservation in which the node's deletion frees a place; empty without the gate."""
-        return one.nodeclaim.labels.get(CAPACITY_RESERVATION_ID, "") if self.static.terminate_first else ""
+        """The reservation in which the node's deletion frees a place; empty without the gate, and while another node of
+        the NodePool starts."""
+        if not self.static.terminate_first or self.static.find_starting(one.nodeclaim.pool):
+            return ""
+        return one.nodeclaim.labels.get(CAPACITY_RESERVATION_ID, "")
 
     def _cheapest_replacement(self, found: Simulation) -> Replacement | RejectionReason:
         if not found.attempts:

@@ -7,14 +7,14 @@ when a terminating node is gone is waited for.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tenure.apis.feature_gates import FeatureGate
 from tenure.apis.labels import CAPACITY_RESERVATION_ID
 from tenure.apis.resources import NODES
 from tenure.model.disruption.decision import Command, TerminateFirstReason
-from tenure.model.facts import NodePoolFact
+from tenure.model.facts import NodeClaimFact, NodePoolFact
 from tenure.scheduling.disruption.candidates import Candidate
 from tenure.scheduling.disruption.replacement import Replacement
 from tenure.scheduling.nodeclaim_builder import build_template_nodeclaim
@@ -35,13 +35,14 @@ class StaticReplacements:
     terminate_first: bool
     _planned: Counter[str] = field(init=False)
     """Replacements that do not exist yet, by NodePool."""
-    _removed: Counter[str] = field(default_factory=Counter)
-    """Nodes of the commands of this pass, by NodePool."""
+    _replaced: set[str] = field(init=False)
+    """UIDs of the NodeClaims of all commands, also of those that have not begun yet."""
 
     def __post_init__(self) -> None:
         self._planned = Counter(
             one.pool for command in self.under_way if not command.claims for one in command.replacements
         )
+        self._replaced = {one.claim_uid for command in self.under_way for one in command.candidates}
 
     def find(self, one: Candidate, pool: NodePoolFact) -> Replacement | RejectionReason:
         """One NodeClaim, or none if the node must be deleted first. Does not reserve the node under the limit."""
@@ -50,27 +51,27 @@ class StaticReplacements:
             return template
         if not pool.ready:
             return RejectionReason(f"NodePool {pool.name} is not ready")
-        if why := self._surplus(pool):
-            return RejectionReason(why)
+        if (remaining := self._count_remaining(one, pool)) != pool.replicas:
+            return RejectionReason(f"NodePool {pool.name} has {remaining} nodes for spec.replicas={pool.replicas}")
         if reservations := self._full_reservations(template):
-            names = ", ".join(reservations)
+            names = ", ".join(sorted(reservations))
             why = f"NodePool {pool.name} launches only into capacity reservations, and they are full: {names}"
             if one.nodeclaim.labels.get(CAPACITY_RESERVATION_ID) not in reservations:
                 return RejectionReason(f"{why}; the node uses none of them")
-            return self._delete_first("no-reserved-capacity", why)
+            return self._delete_first("no-reserved-capacity", pool.name, why)
         limit, used = pool.limits.get(NODES), self._count_nodes(pool)
         if limit is not None and used >= limit:
             why = f"limits.nodes={limit} of NodePool {pool.name} allows no further node: it has {used}"
-            if limit > self._count_remaining(one, pool):
+            if limit > remaining:
                 return RejectionReason(f"{why}, of which some are terminating or being replaced")
-            return self._delete_first("static-at-limit", why)
+            return self._delete_first("static-at-limit", pool.name, why)
         why = f"replaces drifted node {one.node_name}: one of spec.replicas={pool.replicas}, regardless of pods"
         return Replacement((build_template_nodeclaim(pool, why),), {}, one.price, one.price)
 
-    def apply_command(self, pool: str, replacement: Replacement) -> None:
+    def apply_command(self, one: Candidate, replacement: Replacement) -> None:
         """Count a command of this pass, which replaces one node."""
-        self._planned[pool] += len(replacement.nodeclaims)
-        self._removed[pool] += 1
+        self._planned[one.nodeclaim.pool] += len(replacement.nodeclaims)
+        self._replaced.add(one.nodeclaim.uid)
 
     def holds_full_reservation(self, one: Candidate) -> bool:
         """Whether the node may be deleted first, since it uses one of the full reservations of its NodePool."""
@@ -79,16 +80,21 @@ class StaticReplacements:
             return False
         return one.nodeclaim.labels.get(CAPACITY_RESERVATION_ID) in self._full_reservations(template)
 
-    def _delete_first(self, reason: TerminateFirstReason, why: str) -> Replacement | RejectionReason:
+    def find_starting(self, pool: str) -> str:
+        """A NodeClaim of the NodePool that is not initialized yet; empty if there is none. No node is deleted first
+        meanwhile, since the new nodes may fail."""
+        names = (one.name for one in self._existing(pool) if not one.initialized)
+        return min(names, default="")
+
+    def _delete_first(self, reason: TerminateFirstReason, pool: str, why: str) -> Replacement | RejectionReason:
         if not self.terminate_first:
             return RejectionReason(f"{why}; {_GATE_OFF}")
+        if starting := self.find_starting(pool):
+            return RejectionReason(f"{why}; and NodeClaim {starting} is not initialized yet")
         return Replacement((), {}, 0.0, 0.0, reason)
 
-    def _surplus(self, pool: NodePoolFact) -> str:
-        """Why the NodePool must shrink first. A node counts no longer while a command replaces it."""
-        nodeclaims = (one for one in self.facts.nodeclaims.values() if one.pool == pool.name and not one.deleting)
-        active = sum(not one.disrupted_by for one in nodeclaims)
-        return f"NodePool {pool.name} has {active} nodes for spec.replicas={pool.replicas}" * (active > pool.replicas)
+    def _existing(self, pool: str) -> Iterator[NodeClaimFact]:
+        return (one for one in self.facts.nodeclaims.values() if one.pool == pool and not one.deleting)
 
     def _count_nodes(self, pool: NodePoolFact) -> int:
         """A terminating node counts until it is gone."""
@@ -96,10 +102,13 @@ class StaticReplacements:
         return existing + self._planned[pool.name]
 
     def _count_remaining(self, one: Candidate, pool: NodePoolFact) -> int:
-        """Nodes after all commands in flight, with this candidate."""
-        nodeclaims = (each for each in self.facts.nodeclaims.values() if each.pool == pool.name and not each.deleting)
-        active = sum(not each.disrupted_by or each.uid == one.nodeclaim.uid for each in nodeclaims)
-        return active + self._planned[pool.name] - self._removed[pool.name]
+        """Nodes after all commands, with this candidate."""
+        kept = (
+            each
+            for each in self._existing(pool.name)
+            if each.uid == one.nodeclaim.uid or not (each.disrupted_by or each.uid in self._replaced)
+        )
+        return sum(1 for _ in kept) + self._planned[pool.name]
 
     def _full_reservations(self, template: NodePoolTemplate) -> frozenset[str]:
         """The reservations of the template's offerings; empty if one of them, or other capacity, can be launched."""
@@ -109,5 +118,8 @@ class StaticReplacements:
         if not possible.any() or not table.reserved[possible].all():
             return frozenset()
         reservations = frozenset(table.reservations[possible])
-        has_capacity = any(self.reservation_tracker.remaining(one) > 0 for one in reservations)
-        return frozenset() if has_capacity else reservations
+        # NodeClaims of a static NodePool name no reservation, so the tracker does not count those without an instance.
+        unlaunched = sum(not one.launched for one in self._existing(template.pool.name))
+        needed = unlaunched + self._planned[template.pool.name]
+        available = sum(map(self.reservation_tracker.remaining, reservations))
+        return frozenset() if available > needed else reservations

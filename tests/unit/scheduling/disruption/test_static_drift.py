@@ -1,14 +1,18 @@
 """Drifted nodes of static NodePools: a node of the template, within limits, or the drifted node deleted first."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from tenure.apis.labels import CAPACITY_RESERVATION_ID, CAPACITY_TYPE, INSTANCE_TYPE
 from tenure.apis.resources import NODES
+from tenure.controller.disruption.replacements import to_proposal
+from tenure.model.disruption.commands import CommandBackoff
 from tenure.model.disruption.decision import Command, Decision, DisruptionBudgets, DisruptionSettings
 from tenure.model.facts import NodePoolFact
-from tests.unit.scheduling.builders import pod, pods
+from tenure.policy.disruption.commands import why_not_start
+from tests.unit.scheduling.builders import NOW, pod, pods
 from tests.unit.scheduling.disruption.cluster_builder import Fleet, pool
 from tests.unit.scheduling.test_capacity_reservations import LARGE, reservation_counts, with_reservations
 
@@ -112,6 +116,32 @@ def test_nodes_at_the_limit_are_deleted_one_after_the_other() -> None:
     assert drift_commands(fleet.decide(under_way=(first,), **TERMINATE_FIRST)) == []
 
 
+def test_node_is_not_deleted_first_while_a_new_node_starts() -> None:
+    """Otherwise, a template whose nodes do not start would end the whole NodePool."""
+    fleet = drifted_fleet(2, static_pool(3, limit=3)).node("new", "m.large", initialized=False)
+    found = fleet.decide(**TERMINATE_FIRST)
+    assert drift_commands(found) == []
+    assert all(one.endswith("NodeClaim new is not initialized yet") for one in rejections(found))
+    missing = drifted_fleet(2, static_pool(3, limit=3)).decide(**TERMINATE_FIRST)
+    assert drift_commands(missing) == [], "the NodePool launches the missing node first"
+
+
+def test_command_that_has_not_begun_counts_as_a_replacement() -> None:
+    """Its node has no condition yet, and the next pass must not delete another one first."""
+    fleet = drifted_fleet(2, static_pool(2, limit=3))
+    (first,) = drift_commands(fleet.decide(**TERMINATE_FIRST))
+    assert len(first.replacements) == 1
+    assert drift_commands(fleet.decide(under_way=(first,), **TERMINATE_FIRST)) == []
+
+
+def test_node_is_not_replaced_after_its_pool_was_scaled_down() -> None:
+    fleet = drifted_fleet(2, static_pool(1))
+    fleet.nodeclaims["n0"] = fleet.nodeclaims["n0"].model_copy(update={"disrupted_by": "command"})
+    found = fleet.decide(only=("n0",), reason="Drifted")
+    assert drift_commands(found) == []
+    assert "NodePool default has 2 nodes for spec.replicas=1" in rejections(found)
+
+
 def test_node_is_not_deleted_first_while_another_one_is_replaced() -> None:
     fleet = drifted_fleet(2, static_pool(2, limit=3))
     fleet.node("old", "m.large", disruption="Drifted", disrupted_by="command")
@@ -140,7 +170,8 @@ def test_node_in_a_full_reservation_is_deleted_first_with_the_gate(available: in
 
 
 def test_node_outside_the_full_reservation_is_not_deleted_first() -> None:
-    of = static_pool(2, f"{CAPACITY_TYPE} In reserved", f"{INSTANCE_TYPE} In m.large")
+    reserved = f"{CAPACITY_TYPE} In reserved", f"{INSTANCE_TYPE} In m.large"
+    of, pool_of_one = static_pool(2, *reserved), static_pool(1, *reserved)
     fleet = Fleet(of, instance_types=(with_reservations(LARGE, "cr-1"),))
     fleet.node("outside", "m.large", labels={CAPACITY_RESERVATION_ID: "cr-0"}, **DRIFTED)
     fleet.node(
@@ -148,7 +179,23 @@ def test_node_outside_the_full_reservation_is_not_deleted_first() -> None:
     )
     found = fleet.decide(**reservation_counts(cr_1=0), **TERMINATE_FIRST)
     assert [one.node_names for one in drift_commands(found)] == [("inside",)]
-    assert any("the node uses none of them" in one for one in rejections(found))
+    alone = Fleet(pool_of_one, instance_types=(with_reservations(LARGE, "cr-1"),))
+    alone.node("outside", "m.large", labels={CAPACITY_RESERVATION_ID: "cr-0"}, **DRIFTED)
+    (why,) = rejections(alone.decide(**reservation_counts(cr_1=0), **TERMINATE_FIRST))
+    assert why.endswith("the node uses none of them")
+
+
+def test_replacements_stay_within_the_instances_of_a_reservation() -> None:
+    of = static_pool(3, f"{CAPACITY_TYPE} In reserved", f"{INSTANCE_TYPE} In m.large")
+    fleet = drifted_fleet(
+        3,
+        of,
+        instance_types=(with_reservations(LARGE, "cr-1"),),
+        capacity_type="reserved",
+        labels={CAPACITY_RESERVATION_ID: "cr-1"},
+    )
+    (found,) = drift_commands(fleet.decide(**reservation_counts(cr_1=1)))
+    assert len(found.replacements) == 1
 
 
 def test_dynamic_node_in_a_full_reservation_is_deleted_first_with_the_gate() -> None:
@@ -162,3 +209,12 @@ def test_dynamic_node_in_a_full_reservation_is_deleted_first_with_the_gate() -> 
     other = Fleet(of, instance_types=(with_reservations(LARGE, "cr-1"),))
     other.node("n", "m.large", pod(), labels={CAPACITY_RESERVATION_ID: "cr-0"}, **DRIFTED)
     assert drift_commands(other.decide(**counts, **TERMINATE_FIRST)) == []
+
+
+def test_failed_replacements_of_the_pool_hold_back_a_node_that_is_deleted_first() -> None:
+    """After its deletion, the NodePool launches the missing node itself."""
+    (command,) = drift_commands(drifted_fleet(1, static_pool(1, limit=1)).decide(**TERMINATE_FIRST))
+    proposal = to_proposal("id", command)
+    assert (proposal.replacements, proposal.replacement_pools) == (0, ("default",))
+    failed = CommandBackoff(pool="default", until=NOW + timedelta(minutes=5), why="not initialized")
+    assert "the last replacements of NodePool default failed" in why_not_start(proposal, [], (failed,), NOW)
