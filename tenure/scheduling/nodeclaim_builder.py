@@ -57,26 +57,19 @@ def build_planned_nodeclaim(
     if missing and min_values_policy == STRICT:
         return RejectionReason(f"minValues cannot be kept with {max_types} instance types: {missing}", MIN_VALUES)
     requirements = _relax_min_values(draft, rows) if missing else draft.option.requirements
-    return PlannedNodeClaim(
-        pool=pool.name,
-        pool_uid=pool.uid,
-        node_class=pool.node_class,
-        labels={
-            **without_internal_labels(requirements).without(NODE_NAME_FIELD).custom_labels(),
-            **draft.offer.template.labels,
-        },
-        annotations=_nodeclaim_annotations(pool.template_annotations, pool.hash, relaxed=bool(missing))
-        | _overlay_annotations(draft, rows),
-        requirements=_nodeclaim_requirements(draft, requirements, rows),
-        requests=_nodeclaim_requests(draft, rows),
-        taints=pool.taints,
-        startup_taints=pool.startup_taints,
-        expire_after=pool.expire_after,
-        termination_grace_period=pool.termination_grace_period,
-        node_class_group=pool.node_class_group,
-        node_class_kind=pool.node_class_kind,
-        pods=pods,
-        capacity_bound=draft.offer.max_capacity(rows),
+    nodeclaim = _from_template(
+        pool,
+        without_internal_labels(requirements).without(NODE_NAME_FIELD),
+        _nodeclaim_requirements(draft, requirements, rows),
+        relaxed=bool(missing),
+    )
+    return nodeclaim.model_copy(
+        update={
+            "annotations": nodeclaim.annotations | _overlay_annotations(draft, rows),
+            "requests": _nodeclaim_requests(draft, rows),
+            "pods": pods,
+            "capacity_bound": draft.offer.max_capacity(rows),
+        }
     )
 
 
@@ -84,13 +77,22 @@ def build_template_nodeclaim(pool: NodePoolFact, why: str) -> PlannedNodeClaim:
     """The NodeClaim of a static NodePool: its template, without instance types or requests (reference 2.12). Raises
     RequirementError."""
     requirements = without_internal_labels(nodepool_requirements(pool))
+    nodeclaim = _from_template(pool, requirements, tuple(requirements.expressions()))
+    return nodeclaim.model_copy(update={"why": why})
+
+
+def _from_template(
+    pool: NodePoolFact, requirements: Requirements, expressions: tuple[Expression, ...], *, relaxed: bool = False
+) -> PlannedNodeClaim:
+    """The fields that follow from the NodePool. `requirements`: those that determine labels; `expressions`: those of
+    the NodeClaim."""
     return PlannedNodeClaim(
         pool=pool.name,
         pool_uid=pool.uid,
         node_class=pool.node_class,
         labels={**requirements.custom_labels(), **template_labels(pool)},
-        annotations=_nodeclaim_annotations(pool.template_annotations, pool.hash, relaxed=False),
-        requirements=tuple(requirements.expressions()),
+        annotations=_nodeclaim_annotations(pool.template_annotations, pool.hash, relaxed=relaxed),
+        requirements=expressions,
         requests={},
         taints=pool.taints,
         startup_taints=pool.startup_taints,
@@ -98,7 +100,6 @@ def build_template_nodeclaim(pool: NodePoolFact, why: str) -> PlannedNodeClaim:
         termination_grace_period=pool.termination_grace_period,
         node_class_group=pool.node_class_group,
         node_class_kind=pool.node_class_kind,
-        why=why,
     )
 
 

@@ -42,6 +42,11 @@ class Candidate:
         return self.node.name if self.node else self.nodeclaim.name
 
     @property
+    def is_static(self) -> bool:
+        """Whether its NodePool is static."""
+        return self.pool is not None and self.pool.static
+
+    @property
     def price(self) -> float:
         return self.verdict.price
 

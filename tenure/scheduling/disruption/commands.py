@@ -48,7 +48,7 @@ def _build_moves(removals: Sequence[Candidate], replacement: Replacement) -> lis
     replacement_by_uid = {
         uid: number for number, nodeclaim in enumerate(replacement.nodeclaims) for uid in nodeclaim.pods
     }
-    if any(one.pool is not None and one.pool.static for one in removals):
+    if any(one.is_static for one in removals):
         return []
     return [
         Move(

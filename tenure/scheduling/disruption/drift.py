@@ -58,7 +58,7 @@ class DriftPass:
 
     def find_replacement(self, one: Candidate) -> Replacement | RejectionReason:
         """The cheapest replacement, whatever it costs."""
-        if one.pool is not None and one.pool.static:
+        if one.pool is not None and one.is_static:
             return self.static.find(one, one.pool)
         if not one.pods:
             return Replacement((), {}, 0.0, 0.0)

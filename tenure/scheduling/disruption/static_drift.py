@@ -6,9 +6,9 @@ delete the drifted node first. The NodePool then launches the missing node. A no
 when a terminating node is gone is waited for.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 
 from tenure.apis.feature_gates import FeatureGate
 from tenure.apis.labels import CAPACITY_RESERVATION_ID
@@ -28,21 +28,24 @@ _GATE_OFF = f"the gate {FeatureGate.TERMINATE_FIRST_DRIFT}, which deletes the no
 class StaticReplacements:
     """`under_way`: commands whose replacements may not exist yet."""
 
-    facts: ClusterFacts
+    facts: InitVar[ClusterFacts]
     templates: Mapping[str, NodePoolTemplate | RejectionReason]
     reservation_tracker: ReservationTracker
-    under_way: Sequence[Command]
+    under_way: InitVar[Sequence[Command]]
     terminate_first: bool
+    _by_pool: dict[str, list[NodeClaimFact]] = field(init=False)
+    """All NodeClaims, also those that are being deleted."""
     _planned: Counter[str] = field(init=False)
     """Replacements that do not exist yet, by NodePool."""
     _replaced: set[str] = field(init=False)
     """UIDs of the NodeClaims of all commands, also of those that have not begun yet."""
 
-    def __post_init__(self) -> None:
-        self._planned = Counter(
-            one.pool for command in self.under_way if not command.claims for one in command.replacements
-        )
-        self._replaced = {one.claim_uid for command in self.under_way for one in command.candidates}
+    def __post_init__(self, facts: ClusterFacts, under_way: Sequence[Command]) -> None:
+        self._by_pool = defaultdict(list)
+        for one in facts.nodeclaims.values():
+            self._by_pool[one.pool].append(one)
+        self._planned = Counter(one.pool for command in under_way if not command.claims for one in command.replacements)
+        self._replaced = {one.claim_uid for command in under_way for one in command.candidates}
 
     def find(self, one: Candidate, pool: NodePoolFact) -> Replacement | RejectionReason:
         """One NodeClaim, or none if the node must be deleted first. Does not reserve the node under the limit."""
@@ -75,10 +78,11 @@ class StaticReplacements:
 
     def holds_full_reservation(self, one: Candidate) -> bool:
         """Whether the node may be deleted first, since it uses one of the full reservations of its NodePool."""
+        reservation = one.nodeclaim.labels.get(CAPACITY_RESERVATION_ID)
         template = self.templates.get(one.nodeclaim.pool)
-        if one.pool is None or not one.pool.static or not isinstance(template, NodePoolTemplate):
+        if not reservation or not one.is_static or not isinstance(template, NodePoolTemplate):
             return False
-        return one.nodeclaim.labels.get(CAPACITY_RESERVATION_ID) in self._full_reservations(template)
+        return reservation in self._full_reservations(template)
 
     def find_starting(self, pool: str) -> str:
         """A NodeClaim of the NodePool that is not initialized yet; empty if there is none. No node is deleted first
@@ -94,21 +98,19 @@ class StaticReplacements:
         return Replacement((), {}, 0.0, 0.0, reason)
 
     def _existing(self, pool: str) -> Iterator[NodeClaimFact]:
-        return (one for one in self.facts.nodeclaims.values() if one.pool == pool and not one.deleting)
+        return (one for one in self._by_pool[pool] if not one.deleting)
 
     def _count_nodes(self, pool: NodePoolFact) -> int:
         """A terminating node counts until it is gone."""
-        existing = sum(one.pool == pool.name for one in self.facts.nodeclaims.values())
-        return existing + self._planned[pool.name]
+        return len(self._by_pool[pool.name]) + self._planned[pool.name]
 
     def _count_remaining(self, one: Candidate, pool: NodePoolFact) -> int:
         """Nodes after all commands, with this candidate."""
-        kept = (
-            each
+        remaining = sum(
+            each.uid == one.nodeclaim.uid or not (each.disrupted_by or each.uid in self._replaced)
             for each in self._existing(pool.name)
-            if each.uid == one.nodeclaim.uid or not (each.disrupted_by or each.uid in self._replaced)
         )
-        return sum(1 for _ in kept) + self._planned[pool.name]
+        return remaining + self._planned[pool.name]
 
     def _full_reservations(self, template: NodePoolTemplate) -> frozenset[str]:
         """The reservations of the template's offerings; empty if one of them, or other capacity, can be launched."""
