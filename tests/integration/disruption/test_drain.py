@@ -43,7 +43,9 @@ async def test_drain_escalates_after_blocked_for(product: InstalledProduct) -> N
         pod = await annotate_do_not_disrupt(scope, "true")
         await delete_with_drain_rules(scope, claim, whenBlocked="escalate", blockedFor="5s")
         await wait_until(lambda: scope.assert_nodeclaims_deleted(object_names([claim])))
-        await wait_until(lambda: scope.assert_event(pod["metadata"]["name"], "Disrupted", "its node terminates then"))
+        await wait_until(
+            lambda: scope.assert_event(pod["metadata"]["name"], "Disrupted", "terminationTime of the node")
+        )
 
 
 async def test_drain_names_the_attached_volume_and_escalates(product: InstalledProduct) -> None:

@@ -53,7 +53,9 @@ async def test_pod_without_a_possible_node_has_one_verdict_everywhere(product: I
         (item,) = [one for one in stuck["late"] if one["what"] == f"pod default/{pod}"]
         verdict = why["verdict"]
         message = f"{verdict['code']}: {verdict['sentence']}"
-        assert event["message"] == message and item["code"] == verdict["code"] and code == 1
+        assert (
+            event["message"] == f"Failed to schedule pod, {message}" and item["code"] == verdict["code"] and code == 1
+        )
         assert item["blockedBy"] == f"needs attention: {verdict['remedy']}; {message}"
         await wait_until(
             lambda: product.metric_value("tenure_pending_pods", code=verdict["code"], clears_by_itself="false")
