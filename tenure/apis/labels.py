@@ -39,6 +39,7 @@ NODE_NAME_FIELD: Final = "metadata.name (field)"
 """The key of `matchFields` terms in expressions. No label can have it."""
 HOSTNAME: Final = "kubernetes.io/hostname"
 WINDOWS_BUILD: Final = "node.kubernetes.io/windows-build"
+POD_TEMPLATE_HASH: Final = "pod-template-hash"
 
 # --- labels: the AWS provider -------------------------------------------------------------------------
 NODECLASS: Final = "karpenter.k8s.aws/ec2nodeclass"

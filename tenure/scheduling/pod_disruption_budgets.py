@@ -35,11 +35,9 @@ class PodDisruptionBudgets:
     def hold_on_node(self, pod: PodFact, nodeclaim: NodeClaimFact | None) -> bool:
         """Whether the drain of its node waits for a change of the pod's budgets or of its workload's scale.
 
-        False where the instance ends anyway. With a terminationGracePeriod, the scale does not count, as in voluntary
-        disruption: the pod leaves in time, and its new node can be ready before.
+        With a terminationGracePeriod, the scale does not count, as in voluntary disruption: the pod leaves in time, and
+        its new node can be ready before.
         """
-        if nodeclaim is not None and nodeclaim.instance_terminating:
-            return False
         has_time_limit = nodeclaim is not None and bool(nodeclaim.termination_grace_period)
         return self.never_allows_eviction(pod) or (not has_time_limit and self.needs_all_pods(pod))
 

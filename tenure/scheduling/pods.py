@@ -1,13 +1,14 @@
 """The pods that need a node, and their scheduling constraints."""
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from typing import Final
 
 from tenure.apis.durations import DurationError, parse_duration
-from tenure.apis.labels import HOSTNAME, NODE_NAME_FIELD, NODEPOOL
+from tenure.apis.labels import HOSTNAME, NODE_NAME_FIELD, NODEPOOL, POD_TEMPLATE_HASH
 from tenure.model.facts import Expression, PodFact, PreferredTerm, Toleration
 from tenure.model.requirements import DOES_NOT_EXIST, IN, RequirementError, Requirements, one_of
 
@@ -82,6 +83,60 @@ def needs_node(pod: PodFact) -> bool:
 def is_reschedulable(pod: PodFact, now: datetime) -> bool:
     """Whether the pod on a disrupted node will be recreated elsewhere (reference 2.2)."""
     return pod.is_alive and not (pod.daemonset or pod.mirror or is_pinned(pod) or is_do_not_disrupt(pod, now))
+
+
+class StartingPods:
+    """Pods of Deployments that are not Ready yet, with or without a node."""
+
+    def __init__(self) -> None:
+        self._by_deployment: dict[Hashable, dict[str, PodFact]] = {}
+        """By UID in each Deployment. No Deployment is without pods."""
+
+    def update(self, old: PodFact | None, new: PodFact | None) -> None:
+        """A pod was added, changed or deleted. `old`: as in the last update."""
+        if old is not None and _is_starting(old):
+            pods = self._by_deployment[deployment := _deployment_of(old)]
+            del pods[old.uid]
+            if not pods:
+                del self._by_deployment[deployment]
+        if new is not None and _is_starting(new):
+            self._by_deployment.setdefault(_deployment_of(new), {})[new.uid] = new
+
+    def find_replaced(self, pods: Iterable[PodFact]) -> set[str]:
+        """UIDs of the pods that a rollout replaces: each starting pod takes the place of one older pod of another
+        ReplicaSet of its Deployment once it is Ready."""
+        older: dict[Hashable, list[PodFact]] = {}
+        for pod in pods if self._by_deployment else ():
+            if (deployment := _deployment_of(pod)) in self._by_deployment:
+                older.setdefault(deployment, []).append(pod)
+        replaced = set[str]()
+        for deployment, group in older.items():
+            starting = sorted(self._by_deployment[deployment].values(), key=_creation)
+            newer = Counter[str]()
+            """Starting pods that replace no pod yet, by ReplicaSet."""
+            for pod in sorted(group, key=_creation, reverse=True):
+                while starting and starting[-1].created > pod.created:
+                    newer[starting.pop().owner_uid] += 1
+                other = next((owner for owner, count in newer.items() if count and owner != pod.owner_uid), None)
+                if other is not None:
+                    newer[other] -= 1
+                    replaced.add(pod.uid)
+        return replaced
+
+
+def _is_starting(pod: PodFact) -> bool:
+    return not pod.ready and pod.is_alive and _deployment_of(pod) is not None
+
+
+def _deployment_of(pod: PodFact) -> Hashable:
+    """Equal for the pods of one Deployment, which differ only in the label pod-template-hash; None for other pods."""
+    if pod.owner_kind != "ReplicaSet" or POD_TEMPLATE_HASH not in pod.labels:
+        return None
+    return pod.namespace, frozenset({**pod.labels, POD_TEMPLATE_HASH: ""}.items())
+
+
+def _creation(pod: PodFact) -> tuple[datetime, str]:
+    return pod.created, pod.uid
 
 
 def is_pinned(pod: PodFact) -> bool:

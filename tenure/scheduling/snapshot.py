@@ -31,6 +31,7 @@ from tenure.model.nodeclaim.node_identity import NodeIdentity, identify_node
 from tenure.model.nodeoverlays import OverlayFact
 from tenure.model.plan import PlannedNodeClaim
 from tenure.scheduling.daemon_pods import DaemonPods
+from tenure.scheduling.pods import StartingPods
 
 # How long plans count a created claim that the caches do not show.
 UNOBSERVED_TTL: Final = timedelta(seconds=60)
@@ -165,6 +166,7 @@ class ClusterFacts:
         self.overlays: dict[str, OverlayFact] = {}
         self.pod_budgets: dict[str, PodDisruptionBudgetFact] = {}
         self.unbound_pods: dict[str, PodFact] = {}
+        self.starting_pods = StartingPods()
         self.virtual: dict[str, tuple[PodFact, ...]] = {}
         """By CapacityBuffer, its virtual pods."""
         self._bound: dict[str, dict[str, PodFact]] = {}
@@ -224,6 +226,7 @@ class ClusterFacts:
         if before is not None and before.node_name:
             self._unbind(before)
         self.unbound_pods.pop(uid, None)
+        self.starting_pods.update(before, pod)
         _set_or_delete(self.pods, uid, pod)
         if (known := pod or before) is not None and known.daemonset:
             self.daemon_pods.update(known.owner_uid, uid, pod)

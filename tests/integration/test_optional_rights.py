@@ -22,6 +22,7 @@ async def test_single_replica_is_surged_before_its_node_is_drained(own_product: 
         deployment = await deployment_of(scope)
         assert deployment["spec"]["template"]["metadata"]["annotations"][RESTARTED_AT]
         assert deployment["metadata"]["generation"] == 2
+        await scope.wait_until_nodes_launched(2)
 
 
 async def test_pod_is_evicted_and_policy_names_the_missing_setting(own_product: DedicatedProduct) -> None:

@@ -57,6 +57,7 @@ from tenure.model.nodeclaim.node_identity import (
 )
 from tenure.model.nodeoverlays import OverlayFact
 from tenure.model.plan import MAX_RELEASED_PODS, ReleasedPod
+from tenure.scheduling.pods import StartingPods
 from tenure.scheduling.snapshot import Change, Fact, FactKind, Storage
 
 F = TypeVar("F", bound=Fact)
@@ -108,6 +109,7 @@ class ClusterCache:
         }
         self.pending: dict[str, PodFact] = {}
         """Pods that are neither bound nor finished."""
+        self.starting_pods = StartingPods()
         self.occupancy = Occupancy()
         self._nodes_by_provider: dict[str, set[str]] = {}
         self._nodeclaim_by_instance: dict[str, str] = {}
@@ -173,6 +175,7 @@ class ClusterCache:
         if new == old:
             return
         set_or_remove(self.pods, uid, new)
+        self.starting_pods.update(old, new)
         waiting = new if new is not None and not new.node_name and not new.is_finished else None
         if waiting != self.pending.get(uid):
             set_or_remove(self.pending, uid, waiting)

@@ -133,7 +133,8 @@ def list_pods_needing_nodes(cache: ClusterCache, now: datetime) -> Iterator[PodF
         return TerminatingNode(cache.nodeclaims.get(nodeclaim), pods, nodeclaim in cache.interrupted)
 
     terminating = [read_node(node) for node in terminating_nodes(cache)]
-    return pods_needing_nodes(cache.pending.values(), terminating, cache.pod_budgets.values(), now)
+    budgets = cache.pod_budgets.values()
+    return pods_needing_nodes(cache.pending.values(), terminating, budgets, cache.starting_pods, now)
 
 
 def needs_plan(cache: ClusterCache, now: datetime) -> bool:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tenure.apis.labels import DISRUPTED_TAINT_KEY
+from tenure.apis.labels import DISRUPTED_TAINT_KEY, POD_TEMPLATE_HASH
 from tenure.model.facts import NodeFact, PodDisruptionBudgetFact, PodFact
 from tenure.model.plan import Plan
 from tests.unit.scheduling.builders import Cluster, expressions, node, nodeclaim, pod, pool, toleration
@@ -99,3 +99,46 @@ def test_pod_leaves_with_its_instance(blocker: dict[str, Any], fields: dict[str,
     claim = nodeclaim("claim", on=running, **fields)
     plan = Cluster(pool(), running, claim, DATABASE, budget(**blocker)).plan()
     assert (planned_pods(plan) == ["database"]) is planned
+
+
+def web(name: str, revision: str, *, age: float, **more: Any) -> PodFact:
+    """A pod of a Deployment. `age`: in seconds; `revision`: of its ReplicaSet."""
+    labels = {"app": "web", POD_TEMPLATE_HASH: revision}
+    owner = {"owner_kind": "ReplicaSet", "owner_uid": revision, "ready": False}
+    return pod(name, age=age, **{"labels": labels, **owner, **more})
+
+
+OLD = web("old", "1", age=100, node="terminating", ready=True)
+
+
+@pytest.mark.parametrize(
+    ("newer", "is_replaced"),
+    [
+        pytest.param(web("new", "2", age=10), True, id="pending"),
+        pytest.param(web("new", "2", age=10, node="other"), True, id="starting"),
+        pytest.param(web("new", "2", age=10, node="other", ready=True), False, id="Ready"),
+        pytest.param(web("new", "1", age=10), False, id="same ReplicaSet"),
+        pytest.param(web("new", "2", age=200), False, id="rolled back"),
+        pytest.param(web("new", "2", age=10, namespace="other"), False, id="other namespace"),
+        pytest.param(web("new", "2", age=10, labels={"app": "api", POD_TEMPLATE_HASH: "2"}), False, id="other labels"),
+        pytest.param(web("new", "2", age=10, labels={"app": "web"}), False, id="no template hash"),
+        pytest.param(web("new", "2", age=10, owner_kind="StatefulSet"), False, id="StatefulSet"),
+        pytest.param(web("new", "2", age=10, phase="Failed"), False, id="failed"),
+    ],
+)
+def test_pod_that_a_rollout_replaces_needs_no_node(newer: PodFact, is_replaced: bool) -> None:
+    plan = Cluster(pool(), TERMINATING, node("other"), OLD, newer).plan()
+    assert ("old" in {*planned_pods(plan), *plan.nominations}) is not is_replaced
+
+
+def test_each_newer_pod_replaces_one_pod() -> None:
+    old = [web(f"old-{number}", "1", age=100 - number, node="terminating", ready=True) for number in range(3)]
+    plan = Cluster(pool(), TERMINATING, *old, web("new", "2", age=10)).plan()
+    assert planned_pods(plan) == ["new", "old-0", "old-1"]
+
+
+def test_pod_of_an_ending_instance_needs_a_node_although_a_rollout_replaces_it() -> None:
+    running = TERMINATING.model_copy(update={"deleting": False})
+    claim = nodeclaim("claim", on=running, instance_terminating=True)
+    plan = Cluster(pool(), running, claim, OLD, web("new", "2", age=10)).plan()
+    assert planned_pods(plan) == ["new", "old"]

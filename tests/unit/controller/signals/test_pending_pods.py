@@ -59,6 +59,25 @@ def test_pods_of_a_deleting_node_are_demand(harness: CacheHarness) -> None:
     assert pending_names(harness, Nominations()) == ["moves"]
 
 
+def test_pod_that_a_rollout_replaces_is_no_demand_until_the_newer_pod_is_gone(harness: CacheHarness) -> None:
+    def of_revision(name: str, revision: str, age: float, on: str = "") -> builders.Json:
+        metadata = {
+            "creationTimestamp": builders.stamp(-age),
+            "labels": {"app": "web", "pod-template-hash": revision},
+            "ownerReferences": [{"kind": "ReplicaSet", "uid": revision, "controller": True}],
+        }
+        return pod(name, on=on, metadata=metadata)
+
+    new = of_revision("new", "2", age=5)
+    harness.apply_objects("pods", of_revision("old", "1", age=90, on="n-up"), new)
+    harness.apply_objects("nodeclaims", claim("up", phase="Initialized", deleting=True))
+    assert pending_names(harness, Nominations()) == ["new"]
+    harness.apply_objects("pods", of_revision("new", "2", age=5, on="by-hand"))
+    assert pending_names(harness, Nominations()) == [], "it still starts"
+    harness.delete_objects("pods", new)
+    assert pending_names(harness, Nominations()) == ["old"]
+
+
 def test_pods_that_their_budget_never_releases_are_no_demand(harness: CacheHarness) -> None:
     """Else the batch stays open for them as long as the drain waits."""
     budget = {"metadata": {"name": "all", "namespace": "default"}, "spec": {"maxUnavailable": 0, "selector": {}}}
