@@ -19,6 +19,7 @@ from tenure.controller.cache.dirty import (
     CacheEvent,
     ChangeBatch,
     ChangeSet,
+    NodeClaimDeleted,
     NodePoolView,
     PlannerChanges,
     PodBound,
@@ -297,6 +298,7 @@ class ClusterCache:
         if old is None or old.uid != uid:
             return
         del self.nodeclaims[name]
+        self.publish(NodeClaimDeleted(old, was_interrupted=name in self.interrupted))
         for names in (self.interrupted, self.early_evicted, self._blocked_drains):
             names.discard(name)
         self._node_missing_since.pop(name, None)

@@ -197,6 +197,15 @@ class PodDeleted:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeClaimDeleted:
+    """A NodeClaim no longer exists."""
+
+    claim: NodeClaimFact
+    was_interrupted: bool
+    """AWS had announced the end of its instance."""
+
+
+@dataclass(frozen=True, slots=True)
 class ChangeBatch:
     """A burst of changes. Subscribers receive it in the order of subscription; later ones see additions that earlier
     ones made to `changes`."""
@@ -206,7 +215,7 @@ class ChangeBatch:
     now: datetime
 
 
-CacheEvent = CacheChanged | PodBound | PodDeleted | ChangeBatch
+CacheEvent = CacheChanged | PodBound | PodDeleted | NodeClaimDeleted | ChangeBatch
 
 
 def pool_view(pool: Json) -> NodePoolView:

@@ -102,7 +102,6 @@ class ProvisioningController:
         if known.nodeclaims and known.nodes and known.nodeclasses:
             self._discover_capacity(changes, now)
         self._interrupted_capacity.expire(now)
-        self._backoff_tracker.forget(changes.deleted_nodeclaims.values())
         if known.pods and self._backoff_tracker.end_if_released():
             no_pods = ObservedDemand(number=CLOCK.next_number(), pods=0, newest_pod_at=now, at_once=True)
             self._signal_pending_pods(no_pods)

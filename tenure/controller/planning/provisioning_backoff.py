@@ -17,7 +17,7 @@ import structlog
 from tenure import metrics
 from tenure.controller.cache.availability import NotReadyTracker
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.dirty import PodBound
+from tenure.controller.cache.dirty import NodeClaimDeleted, PodBound, set_or_remove
 from tenure.controller.cache.nominations import NOMINATION_TTL, Nominations
 from tenure.controller.planning.pod_groups import PodGroups, launched_for, pod_group
 from tenure.controller.planning.relevant_objects import RelevantObjects
@@ -108,7 +108,10 @@ class BackoffTracker:
         """UIDs of the pods for which the last plan could not launch a node."""
         self._used: dict[str, set[str]] = {}
         """By NodeClaim: the groups of its annotation that have had a pod there."""
+        self._deleted: dict[str, dict[str, datetime]] = {}
+        """By group: the NodeClaims that were deleted while its pods were pending, and when they were initialized."""
         cache.subscribe(PodBound, self._on_pod_bound)
+        cache.subscribe(NodeClaimDeleted, self._on_nodeclaim_deleted)
 
     def _on_pod_bound(self, event: PodBound) -> None:
         pod = self._cache.pods[event.uid]
@@ -116,13 +119,18 @@ class BackoffTracker:
         if claim is not None and (groups := launched_for(claim)):
             self._used.setdefault(claim.name, set()).update(groups & {pod_group(pod)})
 
-    def forget(self, deleted: Iterable[NodeClaimFact]) -> None:
-        """Drop NodeClaims that no longer exist, and count those that this process saw unused for their whole life."""
-        for claim in deleted:
-            used = self._used.pop(claim.name, set())
-            was_observed = claim.initialized_at is not None and claim.initialized_at >= self._began
-            if was_observed and launched_for(claim) and not used:
-                self._unused_nodes.record(1, nodepool=claim.pool)
+    def _on_nodeclaim_deleted(self, event: NodeClaimDeleted) -> None:
+        """Drop a NodeClaim. One that this process saw unused for its whole life still counts for its pending pods."""
+        claim = event.claim
+        used, groups = self._used.pop(claim.name, set()), launched_for(claim)
+        if claim.initialized_at is None or claim.initialized_at < self._began or not groups:
+            return
+        if not used:
+            self._unused_nodes.record(1, nodepool=claim.pool)
+        if not event.was_interrupted and groups - used:
+            hashed = PodGroups()
+            for group in {hashed.group_of(pod) for pod in self._cache.pending.values()} & (groups - used):
+                self._deleted.setdefault(group, {})[claim.name] = claim.initialized_at
 
     async def begin(self, stored: Sequence[ProvisioningBackoff], now: datetime) -> BackoffPass:
         """Find the pods for which no node may be launched now."""
@@ -225,7 +233,7 @@ class BackoffTracker:
     def _find_unused(
         self, nodes: Mapping[str, Sequence[NodeClaimFact]], groups: PodGroups, now: datetime
     ) -> dict[str, list[str]]:
-        """By group: the NodeClaims that may count, and that none of its pods used."""
+        """By group: the NodeClaims that may count, also deleted ones, and that none of its pods used."""
         found = {
             group: [
                 claim.name
@@ -234,6 +242,10 @@ class BackoffTracker:
             ]
             for group, claims in nodes.items()
         }
+        for group in list(self._deleted):
+            recent = {name: at for name, at in self._deleted[group].items() if now - at <= RECENT}
+            set_or_remove(self._deleted, group, recent or None)
+            found.setdefault(group, []).extend(recent)
         return {group: names for group, names in found.items() if names}
 
     def _may_count(self, claim: NodeClaimFact, now: datetime) -> bool:
@@ -243,8 +255,10 @@ class BackoffTracker:
 
     def _is_known(self, name: str, now: datetime) -> bool:
         """Whether this process knows the pods that are nominated to the NodeClaim. Those of an earlier process end
-        after NOMINATION_TTL."""
-        claim = self._cache.nodeclaims[name]
+        after NOMINATION_TTL. Of deleted NodeClaims, only those of this process count."""
+        claim = self._cache.nodeclaims.get(name)
+        if claim is None:
+            return True
         assert claim.initialized_at is not None
         return claim.created >= self._began or now - claim.initialized_at >= NOMINATION_TTL
 

@@ -51,6 +51,27 @@ async def test_nodes_count_as_unused_at_once_when_another_plan_replaces_them(lau
     assert await launches.plan() == []
 
 
+async def launch_and_delete(launches: Launches, *, interrupted: bool = False) -> None:
+    """A node becomes ready, and is deleted before the next plan."""
+    (name,) = await launches.launch()
+    launches.harness.cache.set_interrupted(name, interrupted=interrupted)
+    launches.harness.delete_objects("nodes", small_node(name))
+    launches.harness.delete_objects("nodeclaims", launches.harness.claims.found[name])
+
+
+async def test_unused_node_counts_although_it_is_deleted_before_the_next_plan(launches: Launches) -> None:
+    for _ in range(UNUSED_NODE_LIMIT):
+        await launch_and_delete(launches)
+    assert await launches.plan() == []
+    assert [one.unused_nodes for one in launches.outcome.backoffs or ()] == [UNUSED_NODE_LIMIT]
+
+
+async def test_interrupted_node_does_not_count_once_it_is_deleted(launches: Launches) -> None:
+    for _ in range(UNUSED_NODE_LIMIT):
+        await launch_and_delete(launches, interrupted=True)
+    assert len(await launches.plan()) == 1 and launches.outcome.backoffs == ()
+
+
 async def test_node_that_expects_another_pod_of_the_group_is_not_unused(launches: Launches) -> None:
     owner = {"ownerReferences": [{"kind": "ReplicaSet", "uid": "own", "controller": True}]}
     launches.harness.apply_objects("pods", web("p0", metadata=owner))
