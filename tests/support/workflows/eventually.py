@@ -148,8 +148,28 @@ async def is_in_phase(handle: Handle, phase: Phase) -> bool:
     return (await query_state(handle)).phase is phase
 
 
-async def is_blocked_by(handle: Handle, text: str) -> bool:
+async def has_blocker(handle: Handle, text: str) -> bool:
+    """A pass of a drain may still be running."""
     return text in (await query_state(handle)).blocked_by
+
+
+async def is_blocked_by(handle: Handle, text: str) -> bool:
+    """The workflow is blocked, and no pass of a drain is running.
+
+    The time-skipping server does not continue a workflow whose task cancels an activity that has just completed
+    (ACTIVITY_UNKNOWN). Without this condition, the next signal cancels the short pass after the first blocked one.
+    """
+    return await has_blocker(handle, text) and not await _is_running(handle, "drain_node")
+
+
+async def _is_running(handle: WorkflowHandle[Any, Any], activity: str) -> bool:
+    running = set[int]()
+    for event in (await handle.fetch_history()).events:
+        if event.activity_task_scheduled_event_attributes.activity_type.name == activity:
+            running.add(event.event_id)
+        for ended in ("completed", "failed", "timed_out", "canceled"):
+            running.discard(getattr(event, f"activity_task_{ended}_event_attributes").scheduled_event_id)
+    return bool(running)
 
 
 async def has_state(handle: Handle, **fields: object) -> bool:

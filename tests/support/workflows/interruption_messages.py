@@ -6,7 +6,7 @@ from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.base import instance_id_of
 from tenure.model.interruption.messages import EventKind, InterruptionMessage, InterruptionMessages
 from tests.support.fakes.worker import WorkerHarness
-from tests.support.workflows.eventually import Handle, is_blocked_by, wait_until
+from tests.support.workflows.eventually import Handle, has_blocker, wait_until
 from tests.support.workflows.nodeclaim_workflows import BUSY, ready_nodeclaim
 from workflows.nodeclaim import NodeClaimWorkflow
 
@@ -53,6 +53,6 @@ async def blocked_for_approval(fake: WorkerHarness) -> Handle:
     handle = await ready_with_rules(fake, rebalanceRecommendation={"action": "drain"}, workloads=[STATEFUL])
     fake.pods.add("node-a", "db", labels={"state": "kept"})
     await send_message(fake, handle, "rebalanceRecommendation")
-    await wait_until(lambda: is_blocked_by(handle, "default/db: rebalanceRecommendation"))
+    await wait_until(lambda: has_blocker(handle, "default/db: rebalanceRecommendation"))
     assert fake.pods.evicted == ["web"]
     return handle

@@ -14,6 +14,7 @@ from tenure.policy.lifecycle.verdict import describe_blocker
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
     Handle,
+    has_blocker,
     has_state,
     is_blocked_by,
     is_in_phase,
@@ -130,7 +131,7 @@ async def test_uninitialized_node_is_replaced_or_terminated_by_policy(fake: Work
     if action == "replace":
         await fake.sleep(minutes=10, seconds=1)
         await wait_until_phase(handle, Phase.DRAIN)
-        await wait_until(lambda: is_blocked_by(handle, "budget 0"))
+        await wait_until(lambda: has_blocker(handle, "budget 0"))
         fake.pods.blocked.clear()
     outcome = await handle.result()
     assert outcome.reason == "InitializationTimeout" and "InitializationTimeout" in fake.events.reasons_for("a")
