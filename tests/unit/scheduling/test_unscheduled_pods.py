@@ -137,6 +137,12 @@ def test_each_newer_pod_replaces_one_pod() -> None:
     assert planned_pods(plan) == ["new", "old-0", "old-1"]
 
 
+def test_rollout_during_another_rollout_needs_nodes_for_its_own_pods_only() -> None:
+    second = web("second", "2", age=50, node="terminating")
+    plan = Cluster(pool(), TERMINATING, OLD, second, web("third-0", "3", age=9), web("third-1", "3", age=8)).plan()
+    assert planned_pods(plan) == ["third-0", "third-1"]
+
+
 def test_pod_of_an_ending_instance_needs_a_node_although_a_rollout_replaces_it() -> None:
     running = TERMINATING.model_copy(update={"deleting": False})
     claim = nodeclaim("claim", on=running, instance_terminating=True)
