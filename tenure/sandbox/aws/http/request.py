@@ -12,7 +12,9 @@ from urllib.parse import parse_qsl, unquote
 CREDENTIAL = re.compile(r"Credential=([^/]+)/\d+/([^/]*)/([^/]+)/aws4_request")
 REST = {
     ("eks", "GET", re.compile(r"^/clusters/([^/]+)$")): "DescribeCluster",
+    ("eks", "DELETE", re.compile(r"^/clusters/([^/]+)$")): "DeleteCluster",
     ("eks", "GET", re.compile(r"^/clusters$")): "ListClusters",
+    ("eks", "POST", re.compile(r"^/clusters$")): "CreateCluster",
     ("arc-zonal-shift", "GET", re.compile(r"^/managedresources/(.+)$")): "GetManagedResource",
     ("arc-zonal-shift", "GET", re.compile(r"^/managedresources$")): "ListManagedResources",
 }

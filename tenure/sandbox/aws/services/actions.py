@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tenure.sandbox.aws.fake_aws import FakeAws
 from tenure.sandbox.aws.http.request import AwsCall
 from tenure.sandbox.aws.services import iam_simulator, quotas
-from tenure.sandbox.aws.services.eks import describe_cluster, list_clusters
+from tenure.sandbox.aws.services.eks import create_cluster, describe_cluster, list_clusters
 from tenure.sandbox.aws.services.instance_profiles import list_instance_profiles
 from tenure.sandbox.aws.services.price_list import get_products
 from tenure.sandbox.aws.services.ssm import get_caller_identity, get_parameter
@@ -20,6 +20,7 @@ NEW_PROFILE = frozenset({("iam", "CreateInstanceProfile"), ("iam", "AddRoleToIns
 Handler = Callable[[FakeAws, AwsCall], Response]
 
 SERVICE_ACTIONS: dict[tuple[str, str], Handler] = {
+    ("eks", "CreateCluster"): create_cluster,
     ("eks", "DescribeCluster"): describe_cluster,
     ("eks", "ListClusters"): list_clusters,
     ("pricing", "GetProducts"): get_products,

@@ -1,24 +1,45 @@
-"""eks:DescribeCluster for the one cluster, with all data for user data of nodes and for the start of a controller."""
+"""EKS clusters: the initial one, with all data for user data of nodes and for the start of a controller, and those that
+clients create, which moto stores."""
 
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import parse_qs
+
+from moto.eks.models import eks_backends
 
 from tenure.sandbox.aws.fake_aws import FakeAws
 from tenure.sandbox.aws.http.request import AwsCall
 from tenure.sandbox.aws.settings import SimSettings
 from tenure.sandbox.aws.wire.responses import AwsError, Response, json_response
 
+MAX_RESULTS = 100
+"""The default of ListClusters, and its limit."""
+
+
+def create_cluster(fake_aws: FakeAws, call: AwsCall) -> Response:
+    """Raises ResourceInUseException for the name of a cluster that exists."""
+    name = call.http.json().get("name")
+    if name == fake_aws.settings.cluster_name:
+        raise AwsError("ResourceInUseException", f"Cluster already exists with name: {name}", 409)
+    return fake_aws.moto.call(call.http, call.service)
+
 
 def describe_cluster(fake_aws: FakeAws, call: AwsCall) -> Response:
-    """Raises ResourceNotFoundException for another cluster name."""
+    """ResourceNotFoundException for an unknown name is moto's."""
     if call.path_argument != fake_aws.settings.cluster_name:
-        raise AwsError("ResourceNotFoundException", f"No cluster found for name: {call.path_argument}.")
+        return fake_aws.moto.call(call.http, call.service)
     return json_response({"cluster": cluster_view(fake_aws)})
 
 
 def list_clusters(fake_aws: FakeAws, call: AwsCall) -> Response:
-    return json_response({"clusters": [fake_aws.settings.cluster_name]})
+    """The token is the number of clusters on the pages before."""
+    settings, query = fake_aws.settings, parse_qs(call.http.query)
+    created = eks_backends[settings.account][settings.region].clusters
+    start = int(query.get("nextToken", ["0"])[0])
+    end = start + int(query.get("maxResults", [str(MAX_RESULTS)])[0])
+    names = [settings.cluster_name, *created]
+    return json_response({"clusters": names[start:end]} | ({"nextToken": str(end)} if end < len(names) else {}))
 
 
 def cluster_view(fake_aws: FakeAws) -> dict[str, Any]:

@@ -27,6 +27,25 @@ def test_cluster_endpoint_can_be_configured(kit: FakeAwsClient) -> None:
     assert eks.describe_cluster(name="demo")["cluster"]["endpoint"] == before
 
 
+def test_created_cluster_is_described_listed_and_deleted(kit: FakeAwsClient) -> None:
+    eks, network = kit.client("eks"), {"subnetIds": [subnet["SubnetId"] for subnet in kit.subnets()]}
+    role = "arn:aws:iam::123456789012:role/KarpenterNodeRole-demo"
+    eks.create_cluster(name="other", roleArn=role, resourcesVpcConfig=network)
+    cluster = eks.describe_cluster(name="other")["cluster"]
+    assert (cluster["status"], cluster["roleArn"]) == ("ACTIVE", role)
+    assert cluster["resourcesVpcConfig"]["subnetIds"] == network["subnetIds"]
+    assert eks.list_clusters()["clusters"] == ["demo", "other"]
+    pages = eks.get_paginator("list_clusters").paginate(PaginationConfig={"PageSize": 1})
+    assert [page["clusters"] for page in pages] == [["demo"], ["other"]]
+    for name in ("demo", "other"):
+        with raises_code("ResourceInUseException"):
+            eks.create_cluster(name=name, roleArn=role, resourcesVpcConfig=network)
+    eks.delete_cluster(name="other")
+    with raises_code("ResourceNotFoundException"):
+        eks.describe_cluster(name="other")
+    assert eks.list_clusters()["clusters"] == ["demo"]
+
+
 def test_ipv6_cluster_and_subnets_have_ipv6_ranges(kit: FakeAwsClient) -> None:
     kit.control.configure(ip_family="ipv6")
     network = kit.client("eks").describe_cluster(name="demo")["cluster"]["kubernetesNetworkConfig"]
