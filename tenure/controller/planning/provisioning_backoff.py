@@ -242,8 +242,8 @@ class BackoffTracker:
             ]
             for group, claims in nodes.items()
         }
-        for group in list(self._deleted):
-            recent = {name: at for name, at in self._deleted[group].items() if now - at <= RECENT}
+        for group, claims in list(self._deleted.items()):
+            recent = {name: at for name, at in claims.items() if now - at <= RECENT}
             set_or_remove(self._deleted, group, recent or None)
             found.setdefault(group, []).extend(recent)
         return {group: names for group, names in found.items() if names}

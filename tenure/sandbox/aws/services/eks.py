@@ -4,7 +4,6 @@ clients create, which moto stores."""
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import parse_qs
 
 from moto.eks.models import eks_backends
 
@@ -34,10 +33,10 @@ def describe_cluster(fake_aws: FakeAws, call: AwsCall) -> Response:
 
 def list_clusters(fake_aws: FakeAws, call: AwsCall) -> Response:
     """The token is the number of clusters on the pages before."""
-    settings, query = fake_aws.settings, parse_qs(call.http.query)
+    settings = fake_aws.settings
     created = eks_backends[settings.account][settings.region].clusters
-    start = int(query.get("nextToken", ["0"])[0])
-    end = start + int(query.get("maxResults", [str(MAX_RESULTS)])[0])
+    start = int(call.form.get("nextToken", 0))
+    end = start + int(call.form.get("maxResults", MAX_RESULTS))
     names = [settings.cluster_name, *created]
     return json_response({"clusters": names[start:end]} | ({"nextToken": str(end)} if end < len(names) else {}))
 

@@ -22,6 +22,7 @@ from tests.support.workflows.eventually import (
     wait_until_skipping_time,
 )
 from tests.support.workflows.interruption_messages import (
+    STATEFUL,
     interruption_rules,
     ready_with_rules,
     send_message,
@@ -344,6 +345,46 @@ async def test_voluntary_event_action_drains_with_permit(fake: WorkerHarness) ->
     await send_message(fake, handle, "rebalanceRecommendation")
     assert (await handle.result()).reason == "rebalance_recommendation"
     assert fake.pods.evicted == ["web"]
+
+
+# --- drains ---
+
+
+async def test_workload_rule_delays_matching_pods_only(fake: WorkerHarness) -> None:
+    handle = await ready_with_rules(fake, workloads=[STATEFUL])
+    fake.pods.add("node-a", "db", labels={"state": "kept"})
+    await send_message(fake, handle, starts=(await fake.now()) + IN_TWO_DAYS)
+    await wait_until(lambda: is_blocked_by(handle, "default/db: scheduledChange"))
+    assert await is_blocked_by(handle, "interruption.workloads[0] waits for approval until")
+    assert fake.pods.evicted == ["web"]
+    assert "deletionTimestamp" not in fake.claims.found["a"]["metadata"]
+    await send_decision(handle, "approve_event")
+    await handle.result()
+    assert fake.pods.evicted == ["web", "db"]
+
+
+async def test_withdrawn_event_cancels_drain(fake: WorkerHarness) -> None:
+    handle = await ready_with_rules(fake, workloads=[STATEFUL])
+    fake.pods.add("node-a", "db", labels={"state": "kept"})
+    await send_message(fake, handle, starts=(await fake.now()) + IN_TWO_DAYS)
+    await wait_until(lambda: is_blocked_by(handle, "default/db"))
+    await send_message(fake, handle, status="withdrawn")
+    await wait_until_phase(handle, Phase.READY)
+    assert not fake.nodes.found["node-a"].being_disrupted
+    assert (await query_state(handle)).interrupted == "" and fake.pods.evicted == ["web"]
+
+
+async def test_do_not_disrupt_pod_blocks_until_policy_overrides(fake: WorkerHarness) -> None:
+    handle = await ready_with_rules(fake)
+    fake.pods.add("node-a", "kept", evictable=False, protected=True, why_not="annotation karpenter.sh/do-not-disrupt")
+    await send_message(fake, handle)
+    await wait_until(lambda: is_blocked_by(handle, "default/kept"))
+    assert fake.pods.evicted == ["web"]
+    await fake.signal_observed(
+        handle, **BUSY, deleting=True, **interruption_rules(scheduledChange={"doNotDisrupt": "override"})
+    )
+    await handle.result()
+    assert fake.pods.evicted == ["web", "kept"]
 
 
 # --- instances that come back ---
