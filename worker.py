@@ -32,7 +32,7 @@ from tenure.controller.log_format import configure_logging
 from tenure.controller.metrics import meter_of, monitor_endpoints
 from tenure.controller.process import Health, KarpenterLease, Readiness
 from tenure.controller.temporal import client as temporal_service
-from tenure.controller.temporal import worker_versioning
+from tenure.controller.temporal import pollers, worker_versioning
 from tenure.controller.temporal.certificates import CertificateWatcher
 from tenure.controller.temporal.client import Installation
 from tenure.controller.temporal.errors import format_rpc_error
@@ -175,7 +175,7 @@ async def serve(
             cluster.leases,
             settings.system_namespace,
             f"{temporal.identity}_{uuid.uuid4().hex[:8]}",
-            is_leader_lost=lambda: worker_versioning.is_unpolled(temporal, ids.plan_queue(name)),
+            is_leader_lost=lambda: pollers.is_unpolled(temporal, ids.plan_queue(name)),
         )
         async with replica_watch:
             lead = asyncio.create_task(

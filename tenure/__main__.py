@@ -1,5 +1,5 @@
 """`python -m tenure`: the `tenure` command from its source."""
 
-from tenure.cli.main import run
+from tenure.cli.completion import run
 
 run()

@@ -18,7 +18,7 @@ from tools import cloudformation_role
 from tools.crds import reference
 from tools.crds.kinds import KINDS, Kind
 from tools.crds.schema import root_schema
-from tools.docs import examples, lifecycle_diagram, settings
+from tools.docs import completions, examples, lifecycle_diagram, settings
 from tools.docs.reference import FOLDER, render_pages
 from tools.metrics import dashboard
 
@@ -65,7 +65,7 @@ def render_files() -> dict[Path, str]:
         FOLDER / "karpenter-settings.md": settings.karpenter_page(),
         **reference.render_pages(),
         **examples.render_files(),
-        **{one.FILE: one.text() for one in (dashboard, lifecycle_diagram, settings, cloudformation_role)},
+        **{one.FILE: one.text() for one in (completions, dashboard, lifecycle_diagram, settings, cloudformation_role)},
     }
 
 

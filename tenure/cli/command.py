@@ -33,18 +33,20 @@ def option(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -
 def command(function: Callable[..., Any]) -> Callable[..., int]:
     """Wrap `function`, which may be async, for Typer.
 
-    --output selects the format of the `Result` that `function` returns. A `Fault` becomes a usage error."""
+    --output selects the format of the `Result` that `function` returns. A function with a parameter `output` declares
+    its formats itself. A `Fault` becomes a usage error."""
+    has_formats = "output" in inspect.signature(function).parameters
 
     def run(*, output: str, **arguments: Any) -> int:
         try:
-            found = function(**arguments)
+            found = function(**arguments, **({"output": output} if has_formats else {}))
             result = asyncio.run(found) if inspect.iscoroutine(found) else found
         except Fault as fault:
             raise UsageError(f"{function.__name__.replace('_', '-')}: {fault.message}") from fault
         code: int = result.print(output)
         return code
 
-    return with_options(run, function, [option("output", Output, "table")])
+    return with_options(run, function, [] if has_formats else [option("output", Output, "table")])
 
 
 def with_options(

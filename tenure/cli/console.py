@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from tenure.cli.output import GAP
 from tenure.model.errors import Finding, Level
 
 WIDE: Final = 240
@@ -32,7 +33,19 @@ class PrintableTable:
 
 
 def make_table(*columns: str | Column, rows: Iterable[Sequence[str | Text]], title: str = "") -> PrintableTable:
-    table = Table(*columns, title=title or None, title_justify="left")
+    """Without borders, like the tables of kubectl and of `output.format_columns`."""
+    table = Table(
+        *(one if isinstance(one, Column) else Column(one) for one in columns),
+        title=title or None,
+        title_justify="left",
+        title_style="bold",
+        box=None,
+        pad_edge=False,
+        padding=(0, len(GAP), 0, 0),
+        header_style="",
+    )
+    for column in table.columns:
+        column.header = str(column.header).upper()
     for row in rows:
         table.add_row(*row)
     return PrintableTable(table)

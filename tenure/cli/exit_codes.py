@@ -3,6 +3,8 @@
 import os
 import signal
 import sys
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 from typer import TyperException
 
@@ -15,6 +17,12 @@ class UsageError(Exception):
 
 class CommandFailed(Exception):
     """A failed operation. The message may have several lines."""
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """`, did you mean get?`, or an empty text."""
+    similar = get_close_matches(name, list(known), cutoff=0.6)
+    return f", did you mean {' or '.join(similar)}?" if similar else ""
 
 
 def exit_code_of(error: BaseException) -> int:

@@ -1,4 +1,4 @@
-"""The `tenure` command. `run` is the entry point of the package.
+"""The `tenure` command. `tenure/cli/completion.py` is the entry point of the package.
 
 Commands are imported when they are called: imports take most of the time, and the demo and the sandbox need an extra
 that a worker's image does not have.
@@ -8,13 +8,13 @@ import gc
 import importlib
 import sys
 from importlib import metadata
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from tenure.cli.exit_codes import DONE, CommandFailed, UsageError, exit_code_of, exit_process, format_error
+from tenure.cli.exit_codes import DONE, CommandFailed, UsageError, exit_code_of, exit_process, format_error, suggest
 from tenure.cli.output import Output, Result
 
 VERBS = {
@@ -32,6 +32,7 @@ VERBS = {
     "get": "nodes.get",
     "history": "nodes.history:app",
     "instance-types": "simulate.instance_types:app",
+    "names": "nodes.names",
     "plan": "disruption.plan",
     "pause": "disruption.pause",
     "rebuild": "admin.rebuild",
@@ -46,6 +47,9 @@ VERBS = {
     "version": "main",
 }
 """Module below `tenure.cli`, and its attribute if that differs from the command's name: a function or a Typer app."""
+HIDDEN: Final = ("names",)
+"""For shell completion; not in the help."""
+HELP_OPTIONS: Final = {"help_option_names": ["-h", "--help"]}
 
 
 def load_command(name: str) -> Any:
@@ -58,17 +62,25 @@ def load_command(name: str) -> Any:
         gc.freeze()
         gc.enable()
     if not isinstance(found, typer.Typer):
-        function, found = found, typer.Typer(add_completion=False)
+        function, found = found, typer.Typer(add_completion=False, rich_markup_mode=None)
         found.command(context_settings=getattr(function, "context_settings", None))(function)
     command = get_command(found)
     command.name = name
+    for one in (command, *getattr(command, "commands", {}).values()):
+        one.context_settings = {**one.context_settings, **HELP_OPTIONS}
     return command
 
 
 class Verbs(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         """For the help, which also works without the sandbox extra."""
-        return [name for name in VERBS if _is_installed(name)]
+        return [name for name in VERBS if name not in HIDDEN and _is_installed(name)]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Raises `UsageError` with similar names for an unknown command."""
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            raise UsageError(f"{args[0]}: no such command{suggest(args[0], VERBS)}; `tenure --help` lists them")
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """None for an unknown command. Raises `UsageError` if the required extra is not installed."""
@@ -90,7 +102,13 @@ def _is_installed(name: str) -> bool:
     return True
 
 
-app = typer.Typer(cls=Verbs, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(
+    cls=Verbs,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings=HELP_OPTIONS,
+)
 
 
 def _print_version(is_requested: bool) -> None:

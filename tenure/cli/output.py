@@ -1,4 +1,4 @@
-"""The result of a command: a table, or JSON for scripts."""
+"""The result of a command: a table, or JSON or YAML for scripts."""
 
 import json
 from collections.abc import Sequence
@@ -9,14 +9,15 @@ import typer
 
 from tenure.cli.exit_codes import DONE
 
-Output = Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="Output format.")]
+Output = Annotated[Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="Output format.")]
+DATA_FORMATS: Final = ("json", "yaml")
 GAP: Final = "   "
 
 
 @dataclass(frozen=True)
 class Result:
     data: Any
-    """For JSON."""
+    """For JSON and YAML."""
     parts: Sequence[object] = ()
     """Parts of the table output; printed with `str`, one per line."""
     code: int = DONE
@@ -25,12 +26,20 @@ class Result:
 
     def print(self, output: str) -> int:
         """The exit code."""
-        parts = [json.dumps(self.data, indent=2)] if output == "json" else self.parts
-        for part in parts:
+        for part in [format_data(self.data, output)] if output in DATA_FORMATS else self.parts:
             typer.echo(part)
         if self.error:
             raise self.error
         return self.code
+
+
+def format_data(data: Any, output: str) -> str:
+    """As JSON or YAML."""
+    if output == "json":
+        return json.dumps(data, indent=2)
+    import yaml  # noqa: PLC0415 - most commands do not need it
+
+    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True).rstrip("\n")
 
 
 def message_result(message: str, code: int = DONE, **more: Any) -> Result:
@@ -40,8 +49,15 @@ def message_result(message: str, code: int = DONE, **more: Any) -> Result:
 
 def format_columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Pad each column except the last to its widest cell. Faster than rich with thousands of rows."""
-    lines = [head, *rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)][:-1]
-    return "\n".join(
-        GAP.join([*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[-1]]) for line in lines
-    )
+    lines = [[name.upper() for name in head], *rows]
+    widths = column_widths(lines)
+    return "\n".join(format_row(line, widths) for line in lines)
+
+
+def column_widths(lines: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(*lines, strict=True)]
+
+
+def format_row(cells: Sequence[str], widths: Sequence[int]) -> str:
+    *padded, last = cells
+    return GAP.join([*(cell.ljust(width) for cell, width in zip(padded, widths, strict=False)), last])

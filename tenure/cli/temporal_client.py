@@ -18,7 +18,7 @@ from tenure.controller.temporal.payload_codec import codec_of, decrypt_all
 from tenure.model.errors import BadInput
 from workflows import ids
 
-SECONDS = 5.0
+SECONDS = 3.0
 PLAIN: Final = Security()
 
 
@@ -55,6 +55,14 @@ class Connection:
             raise UsageError(self._address_error(f"no response within {SECONDS:g} s")) from None
         except (RuntimeError, ValueError) as error:
             raise UsageError(self._address_error(why_not(str(error)))) from error
+
+    async def connect_to_cluster(self) -> Client:
+        """Raises `UsageError` also if Temporal has no workflow of the cluster."""
+        client = await self.connect()
+        if not (await client.count_workflows(f"WorkflowId STARTS_WITH '{self.cluster}/'")).count:
+            where = f"namespace {client.namespace} has no workflow of cluster {self.cluster}"
+            raise UsageError(f"--cluster-name: {where}; set the CLUSTER_NAME of the worker, and check that one runs")
+        return client
 
     def decrypt_events(self, events: Sequence[HistoryEvent]) -> Sequence[HistoryEvent]:
         """Decrypt events in place. Raises `UsageError` if the keys do not match."""

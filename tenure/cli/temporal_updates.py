@@ -3,13 +3,20 @@
 import asyncio
 from datetime import timedelta
 
-from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.client import (
+    Client,
+    WorkflowHandle,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
 from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.cli.exit_codes import UsageError
 from tenure.controller.temporal.errors import lacks_namespace
+from tenure.controller.temporal.pollers import is_unpolled
 from tenure.model.base import Message
 from tenure.model.signals import OperatorRequestResult
+from workflows import ids
 
 UPDATE_TIMEOUT = timedelta(seconds=20)
 """A workflow task may wait 15 s for a stopped worker that has the workflow in its cache."""
@@ -20,7 +27,7 @@ class NoResponse(Exception):
     """No worker responded in time."""
 
     def __str__(self) -> str:
-        return f"within {UPDATE_TIMEOUT.total_seconds():g} s"
+        return str(self.args[0]) if self.args else f"no worker responded within {UPDATE_TIMEOUT.total_seconds():g} s"
 
 
 class WorkflowNotFound(Exception):
@@ -28,9 +35,13 @@ class WorkflowNotFound(Exception):
 
 
 async def send_update(
-    handle: WorkflowHandle[object, object], verb: str, request: Message, *, about: str
+    client: Client, workflow_id: str, verb: str, request: Message, *, about: str
 ) -> OperatorRequestResult:
     """Raises `NoResponse`, `WorkflowNotFound`, RPCError, or for a rejection `UsageError`, which begins with `about`."""
+    handle: WorkflowHandle[object, object] = client.get_workflow_handle(workflow_id)
+    queue = ids.task_queue(workflow_id.partition("/")[0])
+    if await is_unpolled(client, queue):
+        raise NoResponse(f"no worker polls the task queue {queue}")
     try:
         async with asyncio.timeout(UPDATE_TIMEOUT.total_seconds()):
             result: OperatorRequestResult = await handle.execute_update(
@@ -50,16 +61,16 @@ async def send_update(
 
 
 async def send_update_for_message(
-    handle: WorkflowHandle[object, object], verb: str, request: Message, *, about: str, absent: str
+    client: Client, workflow_id: str, verb: str, request: Message, *, about: str, absent: str
 ) -> str:
     """The message of the result. Raises `UsageError`, which begins with `about`, for a rejection or without a response.
 
     `absent`: the message if no such workflow is running."""
     try:
-        result = await send_update(handle, verb, request, about=about)
+        result = await send_update(client, workflow_id, verb, request, about=about)
     except NoResponse as late:
         todo = "run `tenure doctor` to see whether one runs, then repeat the command"
-        raise UsageError(f"{about}: no worker responded {late}, so nothing was changed; {todo}") from None
+        raise UsageError(f"{about}: {late}, so nothing was changed; {todo}") from None
     except WorkflowNotFound as unknown:
         raise UsageError(f"{about}: {absent}") from unknown
     if not result.accepted:

@@ -7,7 +7,7 @@ NAME is a NodeClaim, Node or instance, or a rollout plan, which begins with the 
 from typing import Annotated
 
 import typer
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client
 
 from tenure.cli.command import RequestedBy, parse_length
 from tenure.cli.exit_codes import UsageError
@@ -69,9 +69,10 @@ async def _decide(
 async def send_node_decision(client: Client, workflow_id: str, name: str, decision: ApproveEvent | RejectEvent) -> str:
     """The message of the NodeClaim workflow. Raises `UsageError` with the reason of a rejection."""
     verb = "approve" if isinstance(decision, ApproveEvent) else "reject"
-    handle: WorkflowHandle[object, object] = client.get_workflow_handle(workflow_id)
     absent = f"node {name} is deleted; `tenure why {name}` shows its history"
-    return await send_update_for_message(handle, f"{verb}_event", decision, about=f"{verb} {name}", absent=absent)
+    return await send_update_for_message(
+        client, workflow_id, f"{verb}_event", decision, about=f"{verb} {name}", absent=absent
+    )
 
 
 async def send_rollout_decision(client: Client, cluster: str, decision: ApproveRollout | RejectRollout) -> str:
@@ -83,14 +84,15 @@ async def send_rollout_decision(client: Client, cluster: str, decision: ApproveR
         raise UsageError(f"{about}: invalid plan, expected NODEPOOL-HASH, e.g. web-3f2a9c")
     named = "events of a NodePool name its plans, `tenure get` lists the nodes"
     absent = f"there is no NodePool {pool} in cluster {cluster}; {named}"
-    handle: WorkflowHandle[object, object] = client.get_workflow_handle(ids.nodepool(cluster, pool))
-    return await send_update_for_message(handle, verb, decision, about=about, absent=absent)
+    return await send_update_for_message(
+        client, ids.nodepool(cluster, pool), verb, decision, about=about, absent=absent
+    )
 
 
 async def send_cancel(client: Client, cluster: str, command: str, request: CommandCancellation) -> str:
     """The message of the Disruption workflow. Raises `UsageError` with the reason of a rejection."""
     name = command.rpartition("/")[2]
-    handle: WorkflowHandle[object, object] = client.get_workflow_handle(ids.disruption(cluster, name))
     named = "`tenure stuck` lists overdue commands, the condition DisruptionReason of NodeClaims names all"
     absent = f"no command {name} is running in cluster {cluster}; {named}"
-    return await send_update_for_message(handle, "cancel", request, about=f"cancel {name}", absent=absent)
+    workflow_id = ids.disruption(cluster, name)
+    return await send_update_for_message(client, workflow_id, "cancel", request, about=f"cancel {name}", absent=absent)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal
 
 import typer
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client
 
 from tenure.apis.durations import DurationError, parse_duration
 from tenure.cli.exit_codes import UsageError
@@ -108,12 +108,11 @@ async def send_request(
     """The message of the workflow. Raises `UsageError` for an unknown name or a rejection."""
     client = await connection.connect()
     workflow_id = await _find_workflow_id(client, connection.cluster, target)
-    handle: WorkflowHandle[object, object] = client.get_workflow_handle(workflow_id)
     try:
-        return (await send_update(handle, verb, request, about=verb)).message
+        return (await send_update(client, workflow_id, verb, request, about=verb)).message
     except NoResponse as late:
-        await handle.signal(f"{verb}_disruption", request)
-        return f"no worker responded {late}; sent as a signal, which takes effect once a worker runs"
+        await client.get_workflow_handle(workflow_id).signal(f"{verb}_disruption", request)
+        return f"{late}; sent as a signal, which takes effect once a worker runs"
     except WorkflowNotFound as unknown:
         why = f"no workflow {workflow_id} runs; check the name and --cluster-name, and that a worker runs"
         raise UsageError(f"{target}: {why}") from unknown

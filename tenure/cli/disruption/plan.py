@@ -25,7 +25,7 @@ async def plan(connection: Connection) -> Result:
 
 
 async def fetch_disruption_status(connection: Connection) -> DisruptionStatus:
-    return await query_disruption_status(await connection.connect(), connection.cluster)
+    return await query_disruption_status(await connection.connect_to_cluster(), connection.cluster)
 
 
 def format_status(found: DisruptionStatus) -> list[object]:

@@ -85,7 +85,7 @@ async def events(connection: Connection, name: Name = "", nodepool: NodePoolName
     Pending events are always listed. A summary of the other messages of the queue follows.
     """
     after = datetime.now(UTC) - parse_length("events: --since", since, "30m, 24h or 168h", zero=False)
-    reader = NodeEventReader(await connection.connect(), connection.cluster, connection.page_url)
+    reader = NodeEventReader(await connection.connect_to_cluster(), connection.cluster, connection.page_url)
     node_events, message_counts = await asyncio.gather(reader.list_node_events(after), reader.read_message_counts())
     found = [one for one in node_events if _is_selected(one.nodeclaim, name, nodepool)]
     if name and not found and not await reader.has_node(name):

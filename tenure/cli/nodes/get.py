@@ -7,9 +7,12 @@ since their nodes are missing from the table.
 
 import asyncio
 import re
-from collections.abc import Sequence
+import shutil
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, NoReturn, get_args
 
 import typer
 from temporalio.client import Client
@@ -33,7 +36,7 @@ from tenure.cli.nodes.workflows import (
     query_states,
     with_verdict,
 )
-from tenure.cli.output import Result, format_columns
+from tenure.cli.output import GAP, Result, column_widths, format_columns, format_row
 from tenure.cli.temporal_client import Connection, temporal_command
 from tenure.model.base import format_count, format_number
 from tenure.model.nodeclaim.history import NodeClaimExplanation
@@ -43,19 +46,30 @@ Names = Annotated[list[str] | None, typer.Argument(help="NodeClaims, Nodes or in
 PhaseName = Literal["Launch", "Registration", "Initialization", "Ready", "Drain", "Termination"]
 Phase = Annotated[PhaseName | None, typer.Option("--phase", case_sensitive=False, help="Only this phase.")]
 Overdue = Annotated[bool, typer.Option("--overdue", help="Only nodes past the deadline of their phase.")]
-_COLUMNS: Final = [
-    "NodeClaim",
-    "node",
-    "NodePool",
-    "phase",
-    "since",
-    "deadline",
-    "type",
-    "zone",
-    "capacity",
-    "$/h",
-    "blocked by",
+Format = Annotated[
+    Literal["table", "wide", "name", "json", "yaml"],
+    typer.Option("--output", "-o", help="Output format; wide shows all columns."),
 ]
+SortKey = Literal["name", "nodepool", "phase", "since", "deadline", "type", "price"]
+SortBy = Annotated[SortKey | None, typer.Option("--sort-by", help="Sort key (default: NodePool and name).")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Print rows again when they change, until Ctrl-C.")]
+_PHASES: Final[tuple[str, ...]] = get_args(PhaseName)
+_DELETED: Final = "Deleted"
+_LAST: Final = datetime.max.replace(tzinfo=UTC)
+_SORT_KEYS: Final[Mapping[SortKey, Callable[[NodeClaimSummary], Any]]] = {
+    "name": lambda one: one.name,
+    "nodepool": lambda one: one.pool,
+    "phase": lambda one: _PHASES.index(one.phase) if one.phase in _PHASES else len(_PHASES),
+    "since": lambda one: one.since or _LAST,
+    "deadline": lambda one: one.deadline or _LAST,
+    "type": lambda one: one.instance_type,
+    "price": lambda one: -one.price,
+}
+_OPTIONAL_COLUMNS: Final = ("node", "zone", "capacity", "$/h", "NodePool", "type")
+"""Columns that a narrow terminal omits, first one first."""
+WIDTH: Final = 80
+"""Characters per line if stdout is not a terminal."""
+WATCH_SECONDS: Final = 2.0
 _POOL: Final = re.compile(r"[a-z0-9][a-z0-9.-]*")
 
 
@@ -66,25 +80,79 @@ async def get(
     nodepool: NodePoolName = "",
     phase: Phase = None,
     overdue: Overdue = False,
+    sort_by: SortBy = None,
+    watch: Watch = False,
+    output: Format = "table",
 ) -> Result:
     """List nodes with phase, deadline, blocker, instance type, zone and price at launch, and terminated workflows."""
     query = build_condition(nodepool, phase or "", overdue=overdue)
-    client, cluster = await connection.connect(), connection.cluster
-    found, stopped = await asyncio.gather(
-        read(client, cluster, names or (), query, connection.page_url), list_stopped_workflows(client, cluster)
-    )
-    error = None
+    if watch and output not in ("table", "wide"):
+        raise UsageError(f"get --watch: prints rows, so it does not support --output {output}")
+    client, cluster = await connection.connect_to_cluster(), connection.cluster
+
+    async def read_nodes() -> list[NodeClaimSummary]:
+        found = await read(client, cluster, names or (), query, connection.page_url)
+        return sort_nodes(await _with_verdicts(client, found), sort_by)
+
+    found, stopped = await asyncio.gather(read_nodes(), list_stopped_workflows(client, cluster))
+    error = _find_unknown_names(cluster, names or (), query, found, stopped)
+    width = None if output == "wide" else shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
+    if watch and not error:
+        await _watch_nodes(read_nodes, found, width)
+    if output == "name":
+        return Result(None, [f"nodeclaim/{one.name}" for one in found], error=error)
+    now = datetime.now(UTC)
+    tables = [format_table(found, now, width), *format_blockers(found), *format_stopped(stopped, now)]
+    return Result(nodes_as_json(found, stopped), tables, error=error)
+
+
+def _find_unknown_names(
+    cluster: str,
+    names: Sequence[str],
+    query: str,
+    found: Sequence[NodeClaimSummary],
+    stopped: Sequence[StoppedWorkflow],
+) -> UsageError | None:
     nodeclaims = ids.nodeclaims(cluster)
     known = {nodeclaim_name(one.workflow_id) for one in stopped if one.workflow_id.startswith(nodeclaims)}
-    if missing := [name for name in names or () if name not in known and not any(one.is_called(name) for one in found)]:
-        error = UsageError(
-            f"get {' '.join(missing)}: no running node of this name in cluster {connection.cluster}"
-            f"{' matches these options' if query else ''}; `tenure why NAME` explains deleted nodes"
-        )
+    missing = [name for name in names if name not in known and not any(one.is_called(name) for one in found)]
+    if not missing:
+        return None
+    return UsageError(
+        f"get {' '.join(missing)}: no running node of this name in cluster {cluster}"
+        f"{' matches these options' if query else ''}; `tenure why NAME` explains deleted nodes"
+    )
+
+
+def sort_nodes(found: Sequence[NodeClaimSummary], key: SortKey | None) -> list[NodeClaimSummary]:
+    """Most expensive first for `price`; nodes without a value last. Equal ones stay in order."""
+    return sorted(found, key=_SORT_KEYS[key]) if key else list(found)
+
+
+async def _watch_nodes(
+    read_nodes: Callable[[], Awaitable[list[NodeClaimSummary]]], found: list[NodeClaimSummary], width: int | None
+) -> NoReturn:
+    """Print all nodes, then each node that changes, in the columns of the first table."""
     now = datetime.now(UTC)
-    found = await _with_verdicts(client, found)
-    tables = [format_table(found, now), *format_blockers(found), *format_stopped(stopped, now)]
-    return Result(nodes_as_json(found, stopped), tables, error=error)
+    columns = select_columns(found, now, width)
+    widths = column_widths([columns, *(_table_row(one, now, columns) for one in found)])
+    typer.echo(format_row([name.upper() for name in columns], widths))
+    shown: dict[str, NodeClaimSummary] = {}
+    while True:
+        for one in find_changes(shown, found):
+            typer.echo(format_row(_table_row(one, datetime.now(UTC), columns), widths))
+        shown = {one.name: one for one in found}
+        await asyncio.sleep(WATCH_SECONDS)
+        found = await read_nodes()
+
+
+def find_changes(
+    before: Mapping[str, NodeClaimSummary], after: Sequence[NodeClaimSummary]
+) -> Iterator[NodeClaimSummary]:
+    """New and changed nodes, then the deleted ones."""
+    yield from (one for one in after if before.get(one.name) != one)
+    left = {one.name for one in after}
+    yield from (replace(one, phase=_DELETED, deadline=None) for one in before.values() if one.name not in left)
 
 
 def build_condition(pool: str, phase: str, *, overdue: bool) -> str:
@@ -150,27 +218,47 @@ def format_stopped(stopped: Sequence[StoppedWorkflow], now: datetime) -> list[st
     return ["\n".join(lines)] if lines else []
 
 
-def format_table(found: Sequence[NodeClaimSummary], now: datetime) -> str:
-    """One row per node, and a summary with the next step."""
+def format_table(found: Sequence[NodeClaimSummary], now: datetime, width: int | None = None) -> str:
+    """One row per node, and a summary with the next step. Columns that do not fit into `width` are omitted."""
     if not found:
         return "No nodes found. `tenure doctor` checks the installation."
-    return f"{format_columns(_COLUMNS, [_table_row(one, now) for one in found])}\n\n{_format_summary(found)}"
+    columns = select_columns(found, now, width)
+    table = format_columns(columns, [_table_row(one, now, columns) for one in found])
+    return f"{table}\n\n{_format_summary(found)}"
 
 
-def _table_row(nodeclaim: NodeClaimSummary, now: datetime) -> tuple[str, ...]:
-    return (
-        nodeclaim.name,
-        nodeclaim.node_name or "-",
-        nodeclaim.pool or "-",
-        nodeclaim.phase + (" overdue" if nodeclaim.overdue else "") + (" paused" if nodeclaim.paused else ""),
-        format_since(nodeclaim, now),
-        format_until(nodeclaim, now),
-        nodeclaim.instance_type or "-",
-        nodeclaim.zone or "-",
-        nodeclaim.capacity_type or "-",
-        f"{nodeclaim.price:.4f}" if nodeclaim.price else "-",
-        nodeclaim.blocked_by or "-",
-    )
+def select_columns(found: Sequence[NodeClaimSummary], now: datetime, width: int | None) -> list[str]:
+    """All columns if `width` is None. Those that every output needs stay, even if they do not fit."""
+    rows = [_table_row(one, now, list(_COLUMNS)) for one in found]
+    widths = dict(zip(_COLUMNS, column_widths([list(_COLUMNS), *rows]), strict=True))
+    for name in _OPTIONAL_COLUMNS if width else ():
+        if sum(widths.values()) + len(GAP) * (len(widths) - 1) <= (width or 0):
+            break
+        del widths[name]
+    return list(widths)
+
+
+def _table_row(nodeclaim: NodeClaimSummary, now: datetime, columns: Sequence[str]) -> list[str]:
+    return [_COLUMNS[name](nodeclaim, now) or "-" for name in columns]
+
+
+def _format_phase(nodeclaim: NodeClaimSummary) -> str:
+    return nodeclaim.phase + (" overdue" if nodeclaim.overdue else "") + (" paused" if nodeclaim.paused else "")
+
+
+_COLUMNS: Final[Mapping[str, Callable[[NodeClaimSummary, datetime], str]]] = {
+    "NodeClaim": lambda one, _: one.name,
+    "node": lambda one, _: one.node_name,
+    "NodePool": lambda one, _: one.pool,
+    "phase": lambda one, _: _format_phase(one),
+    "since": lambda one, now: format_since(one, now).removesuffix(" ago"),
+    "deadline": lambda one, now: format_until(one, now).removeprefix("in "),
+    "type": lambda one, _: one.instance_type,
+    "zone": lambda one, _: one.zone,
+    "capacity": lambda one, _: one.capacity_type,
+    "$/h": lambda one, _: f"{one.price:.4f}" if one.price else "",
+    "blocked by": lambda one, _: one.blocked_by,
+}
 
 
 def _format_summary(found: Sequence[NodeClaimSummary]) -> str:

@@ -135,7 +135,7 @@ def format_summary(done: ExportResult, to: str) -> str:
 
 async def read(connection: Connection, name: str) -> list[tuple[str, list[HistoryEntry]]]:
     """By workflow, with all its runs. Raises `UsageError` for an unknown name."""
-    client = await connection.connect()
+    client = await connection.connect_to_cluster()
     runs = await _list_runs(client, connection.cluster, name)
     if not runs:
         hint = "`tenure get` lists the nodes; `tenure history export` may have saved older ones"

@@ -67,7 +67,7 @@ async def stuck(connection: Connection) -> Result:
     rollouts and commands, launches that fail repeatedly, NodePools and EC2NodeClasses that are not ready, invalid
     objects, terminated workflows. Exit code 1 if one is listed. Slow nodes are listed too."""
     now = datetime.now(UTC)
-    client, cluster = await connection.connect(), connection.cluster
+    client, cluster = await connection.connect_to_cluster(), connection.cluster
     (overdue, slow, follows, paused), items, stopped, invalid, pods = await asyncio.gather(
         find_stuck_nodes(client, cluster, connection.page_url),
         list_stuck_items(client, cluster, now),

@@ -58,7 +58,7 @@ def cluster_links(connection: Connection) -> dict[str, str]:
 
 
 async def _node_links(connection: Connection, name: str) -> dict[str, str]:
-    visibility = NodeClaimVisibility(await connection.connect(), connection.cluster, connection.page_url)
+    visibility = NodeClaimVisibility(await connection.connect_to_cluster(), connection.cluster, connection.page_url)
     found = await visibility.find_by_names([name])
     if not found:
         raise UsageError(f"ui {name}: no NodeClaim, Node or instance of this name in cluster {connection.cluster}")

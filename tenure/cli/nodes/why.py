@@ -24,10 +24,11 @@ from tenure.cli.nodes.timeline import (
     format_relative_time,
     list_activity_calls,
 )
-from tenure.cli.nodes.workflows import NodeClaimSummary, NodeClaimVisibility
+from tenure.cli.nodes.workflows import QUERY_TIMEOUT, NodeClaimSummary, NodeClaimVisibility
 from tenure.cli.output import Result
 from tenure.cli.temporal_client import Connection, temporal_command
 from tenure.controller.temporal.errors import format_rpc_error
+from tenure.controller.temporal.pollers import is_unpolled
 from tenure.model.disruption.decision import NodeVerdict
 from tenure.model.nodeclaim.history import NodeClaimExplanation
 from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
@@ -41,6 +42,9 @@ async def query_disruption_status(
     client: Client, cluster: str, name: str = "", *, pending_pods: bool = False, timeout: timedelta = PREVIEW_TIMEOUT
 ) -> DisruptionStatus:
     """`blocked` is set if no status is available."""
+    queue = ids.task_queue(cluster)
+    if await is_unpolled(client, queue):
+        return DisruptionStatus(blocked=f"no worker polls the task queue {queue}; `tenure doctor` shows more")
     try:
         status: DisruptionStatus = await client.execute_workflow(
             "DisruptionPreview",
@@ -128,7 +132,7 @@ def format_explanations(found: Sequence[NodeExplanation | PodExplanation]) -> st
 
 async def explain_nodes_or_pod(connection: Connection, name: str) -> Sequence[NodeExplanation | PodExplanation]:
     """All nodes that ever had that name, oldest first. Raises `UsageError` for an unknown name."""
-    client = await connection.connect()
+    client = await connection.connect_to_cluster()
     found = await NodeClaimVisibility(client, connection.cluster, connection.page_url).find_by_names([name])
     if not found:
         return [await _explain_pod(client, connection.cluster, name)]
@@ -190,7 +194,9 @@ async def _query_with_retry(handle: WorkflowHandle[Any, Any]) -> NodeClaimExplan
     delays = iter(RETRY_DELAYS_SECONDS)
     while True:
         try:
-            state: NodeClaimExplanation = await handle.query("explain", result_type=NodeClaimExplanation)
+            state: NodeClaimExplanation = await handle.query(
+                "explain", result_type=NodeClaimExplanation, rpc_timeout=QUERY_TIMEOUT
+            )
             return state
         except WorkflowQueryFailedError as rejection:
             delay = next(delays, None)

@@ -13,8 +13,9 @@ from temporalio.service import RPCError
 from tenure.clock import utc_now
 from tenure.controller.temporal.errors import describe_namespace_creation, lacks_namespace
 from tenure.controller.temporal.namespace import KINDS, describe_attribute_creation, has_attribute
+from tenure.controller.temporal.pollers import list_pollers
 from tenure.controller.temporal.queries import query_invalid_objects, query_or_none
-from tenure.controller.temporal.worker_versioning import Builds, list_pollers, read_builds
+from tenure.controller.temporal.worker_versioning import Builds, read_builds
 from tenure.model.base import format_number
 from tenure.model.errors import Finding, Subject
 from tenure.model.interruption.records import InterruptionState

@@ -6,19 +6,17 @@ from their next task; the previous build completes its running tasks."""
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Final
 
 import structlog
 from google.protobuf.timestamp_pb2 import Timestamp
 from packaging.version import InvalidVersion, Version
 from temporalio.api.enums.v1 import TaskQueueType
-from temporalio.api.taskqueue.v1 import PollerInfo, TaskQueue
 from temporalio.api.workflowservice.v1 import (
-    DescribeTaskQueueRequest,
     DescribeWorkerDeploymentRequest,
     SetWorkerDeploymentCurrentVersionRequest,
     SetWorkerDeploymentRampingVersionRequest,
@@ -29,6 +27,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import WorkerDeploymentConfig
 
 from tenure.clock import utc_now
+from tenure.controller.temporal import pollers
 from tenure.controller.temporal.errors import lacks_namespace
 from tenure.metrics import Recorder
 from tenure.model.errors import BadInput
@@ -37,8 +36,6 @@ from workflows import ids
 log = structlog.get_logger(__name__)
 
 _EVERY: Final = 10.0
-_POLLER_TTL: Final = timedelta(seconds=70)
-"""A running worker polls at least once a minute."""
 
 
 @asynccontextmanager
@@ -69,35 +66,8 @@ async def _poll_replicas(temporal: Client, queue: str, on_change: Callable[[int]
 
 async def count_replicas(temporal: Client, queue: str) -> int:
     """Workers that recently polled this queue for activities; at least 1, for this worker."""
-    pollers = await list_pollers(temporal, queue, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
-    return count_live_pollers(pollers, utc_now())
-
-
-async def list_pollers(
-    temporal: Client, queue: str, kind: "TaskQueueType.ValueType", *, retry: bool = False
-) -> Sequence[PollerInfo]:
-    """Pollers of the last minutes. Raises RPCError."""
-    request = DescribeTaskQueueRequest(
-        namespace=temporal.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind
-    )
-    return (await temporal.workflow_service.describe_task_queue(request, retry=retry)).pollers
-
-
-def count_live_pollers(pollers: Iterable[PollerInfo], now: datetime) -> int:
-    return max(1, len({one.identity for one in pollers if is_alive(one, now)}))
-
-
-async def is_unpolled(temporal: Client, queue: str) -> bool:
-    """Whether no worker polls this activity queue, although Temporal responds."""
-    try:
-        pollers, now = await list_pollers(temporal, queue, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY), utc_now()
-    except RPCError:
-        return False
-    return not any(is_alive(one, now) for one in pollers)
-
-
-def is_alive(poller: PollerInfo, now: datetime) -> bool:
-    return now - poller.last_access_time.ToDatetime(UTC) < _POLLER_TTL
+    found = await pollers.list_pollers(temporal, queue, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
+    return pollers.count_live_pollers(found, utc_now())
 
 
 _REGISTRATION_SECONDS: Final = 0.5
@@ -158,8 +128,8 @@ async def read_builds(temporal: Client, cluster: str, deployment: str = "") -> B
             raise
         return Builds()
     queue, kind = ids.task_queue(cluster), TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
-    pollers, now = await list_pollers(temporal, queue, kind, retry=True), utc_now()
-    alive = {(one.deployment_options.build_id, one.identity) for one in pollers if is_alive(one, now)}
+    found, now = await pollers.list_pollers(temporal, queue, kind, retry=True), utc_now()
+    alive = {(one.deployment_options.build_id, one.identity) for one in found if pollers.is_alive(one, now)}
     info = response.worker_deployment_info
     routing = info.routing_config
     return Builds(

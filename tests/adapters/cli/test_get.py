@@ -4,11 +4,14 @@ import asyncio
 import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
+import yaml
 from _pytest.capture import CaptureFixture
 
 from benchmarks.cli_latency import start, state_of
+from tenure.cli.completion import read_names
 from tenure.cli.main import main
 from tenure.cli.nodes.get import build_condition, read
 from tenure.cli.nodes.workflows import NodeClaimSummary, list_stopped_workflows
@@ -91,9 +94,30 @@ async def test_terminated_workflow_is_listed_until_it_runs_again(address: str, c
         await assert_stopped()
 
 
-def test_json_output_and_unknown_name(address: str, capsys: CaptureFixture[str]) -> None:
-    where = ("--temporal-address", address, "--cluster-name", "nobody")
-    assert main(["get", "-o", "json", *where]) == 0
-    assert json.loads(capsys.readouterr().out) == {"nodes": [], "pricePerHour": 0, "stoppedWorkflows": []}
-    assert main(["get", "web-1", *where]) == 2
-    assert "tenure why NAME" in capsys.readouterr().err
+async def test_other_formats_and_unknown_name(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    async with running_workflows(address, states("formats", 2)) as connection:
+        cluster = connection.cluster
+
+        async def run(*arguments: str) -> tuple[int, str]:
+            code = await asyncio.to_thread(main, [*arguments, "--temporal-address", address, "--cluster-name", cluster])
+            captured = capsys.readouterr()
+            return code, captured.out + captured.err
+
+        code, output = await run("get", "-o", "json", "--nodepool", "other")
+        assert code == 0
+        assert json.loads(output) == {"nodes": [], "pricePerHour": 0, "stoppedWorkflows": []}
+        _, output = await run("get", "-o", "yaml")
+        names = [one["nodeClaim"] for one in yaml.safe_load(output)["nodes"]]
+        assert await run("get", "-o", "name") == (0, "".join(f"nodeclaim/{name}\n" for name in names))
+        code, output = await run("get", "nosuch-1")
+        assert code == 2 and "tenure why NAME" in output
+        assert (await run("names"))[0] == 0
+        assert set(names) <= set(read_names(["--cluster-name", cluster])["nodes"])
+
+
+def test_cluster_without_workflows_is_a_usage_error(address: str, capsys: CaptureFixture[str]) -> None:
+    assert main(["get", "--temporal-address", address, "--cluster-name", "typo"]) == 2
+    assert "namespace default has no workflow of cluster typo" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """`tenure history`: the events of a workflow, and the export of histories to files."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -85,12 +86,13 @@ async def test_export_skips_workflows_closed_before_since(address: str, tmp_path
     ).written == ()
 
 
-def test_history_command_accepts_a_name(address: str, capsys: CaptureFixture[str]) -> None:
-    where = ["--temporal-address", address, "--cluster-name", "nobody"]
-    assert main(["history", "web-00001", *where]) == 2
-    assert "history web-00001: no node or workflow" in capsys.readouterr().err
-    assert main(["history", "-o", "json", "web-00001", *where]) == 2
-    assert "history web-00001" in capsys.readouterr().err
+async def test_history_command_accepts_a_name(address: str, capsys: CaptureFixture[str]) -> None:
+    await terminated_workflows(address, "named")
+    await wait_until_closed(await Client.connect(address), "named", 3)
+    where = ["--temporal-address", address, "--cluster-name", "named"]
+    for options in ((), ("-o", "json")):
+        assert await asyncio.to_thread(main, ["history", *options, "other-00001", *where]) == 2
+        assert "history other-00001: no node or workflow" in capsys.readouterr().err
 
 
 def test_export_command_reports_an_empty_export(address: str, tmp_path: Path, capsys: CaptureFixture[str]) -> None:

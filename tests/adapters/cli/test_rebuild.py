@@ -33,7 +33,7 @@ def test_dry_run_summary_says_how_to_repair() -> None:
     assert summarize_rebuild([LOST, READS, ORPHANED], True) == (
         "Would be: 2 started, 1 notified that their object is deleted. To apply this, run without --dry-run."
     )
-    assert as_json(LOST, True)["done"] is None and "would be" in render_table([LOST], dry_run=True)
+    assert as_json(LOST, True)["done"] is None and "WOULD BE" in render_table([LOST], dry_run=True)
 
 
 def test_repair_summary_names_the_next_command() -> None:

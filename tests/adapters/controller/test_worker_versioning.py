@@ -13,7 +13,7 @@ from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionR
 from temporalio.client import Client
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from tenure.controller.temporal import promotion, worker_versioning
+from tenure.controller.temporal import pollers, promotion, worker_versioning
 from tenure.controller.temporal.promotion import Promotion, PromotionFailed, PromotionSettings
 from tenure.metrics import WORKER_SERVES_CURRENT_BUILD
 from tenure.model.errors import BadInput
@@ -182,9 +182,9 @@ async def test_newer_build_takes_over_without_workers_of_the_current_one(
 ) -> None:
     temporal = await Client.connect(address)
     async with running_builds(temporal, cluster):
-        monkeypatch.setattr(worker_versioning, "is_alive", lambda poller, now: poller.identity == "0.2.0")
+        monkeypatch.setattr(pollers, "is_alive", lambda poller, now: poller.identity == "0.2.0")
         await wait_until_builds(temporal, cluster, current="0.2.0")
-        monkeypatch.setattr(worker_versioning, "is_alive", lambda poller, now: poller.identity == "0.1.0")
+        monkeypatch.setattr(pollers, "is_alive", lambda poller, now: poller.identity == "0.1.0")
         await asyncio.sleep(3)
         await wait_until_builds(temporal, cluster, current="0.2.0", workers={"0.1.0": 1})
         with pytest.raises(PromotionFailed, match=r"older than 0\.2\.0.*tenure build rollback"):
@@ -229,7 +229,7 @@ async def test_ramp_ends_when_its_build_has_no_workers(
         killed = asyncio.create_task(promote(temporal, cluster, "0.2.0", ramp_duration=timedelta(minutes=5)))
         await wait_until_builds(temporal, cluster, ramping="0.2.0")
         killed.cancel()
-        monkeypatch.setattr(worker_versioning, "is_alive", lambda poller, now: poller.identity == "0.1.0")
+        monkeypatch.setattr(pollers, "is_alive", lambda poller, now: poller.identity == "0.1.0")
         await wait_until_builds(temporal, cluster, current="0.1.0", ramping="")
 
 

@@ -1,5 +1,6 @@
 """A worker for one test: real workflows and activities, fake ports, and its own task queues."""
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -8,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker, WorkflowRunner
 
@@ -24,13 +26,14 @@ from tests.support.fakes.permit_granter import PermitGranterWorkflow
 from tests.support.fakes.permit_requester import PermitRequesterWorkflow
 from tests.support.fakes.planner_host import FakeHost
 from tests.support.fakes.ports import FakePorts
-from tests.support.workflows.eventually import wait_until_idle, wait_until_tasks_complete
+from tests.support.workflows.eventually import POLL_INTERVAL_SECONDS, wait_until_idle, wait_until_tasks_complete
 from workflows import ids
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.runner import WORKFLOWS, OrderedWorkflowRunner
 from workflows.visibility import WorkflowNames, claim_start
 
 IDLE_TIMEOUT_SECONDS = 20.0
+SIGNAL_ATTEMPTS = 5
 """Real seconds. The wait is short, since no worker may be running."""
 
 
@@ -112,9 +115,20 @@ class WorkerHarness(FakePorts):
     async def signal_observed(
         self, handle: WorkflowHandle[NodeClaimWorkflow, NodeClaimOutcome], **observed: object
     ) -> None:
-        """Signal an observation as the watch does, but not while the run continues as new: see `wait_until_idle`."""
+        """Signal an observation as the watch does, but not while the run continues as new: see `wait_until_idle`.
+
+        The time-skipping server rejects signals between two runs; a real server has no such gap. So they are repeated.
+        """
         await wait_until_idle(handle, timeout=IDLE_TIMEOUT_SECONDS)
-        await handle.signal(NodeClaimWorkflow.observe, self.make_observation(**observed))
+        observation = self.make_observation(**observed)
+        for _ in range(SIGNAL_ATTEMPTS - 1):
+            try:
+                return await handle.signal(NodeClaimWorkflow.observe, observation)
+            except RPCError as error:
+                if error.status is not RPCStatusCode.NOT_FOUND:
+                    raise
+            await asyncio.sleep(POLL_INTERVAL_SECONDS)
+        return await handle.signal(NodeClaimWorkflow.observe, observation)
 
     def activities(self) -> list[Callable[..., Any]]:
         return list_activities(self.ports())

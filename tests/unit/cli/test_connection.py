@@ -6,12 +6,13 @@ from typing import Any, cast
 
 import pytest
 from _pytest.capture import CaptureFixture
-from temporalio.client import Client, WorkflowExecution, WorkflowHandle
+from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError, RPCStatusCode
 from typer.main import get_command
 
 from tenure.cli.exit_codes import UsageError
 from tenure.cli.main import VERBS, app, load_command, main
+from tenure.cli.nodes.why import query_disruption_status
 from tenure.cli.temporal_client import Connection
 from tenure.cli.temporal_updates import send_update_for_message
 from tenure.model.disruption.commands import CommandCancellation
@@ -39,9 +40,9 @@ def test_page_of_a_workflow_needs_the_address_of_the_ui() -> None:
 
 
 def test_invalid_output_format_is_one_line(capsys: CaptureFixture[str]) -> None:
-    assert main(["stuck", "-o", "yaml"]) == 2
+    assert main(["stuck", "-o", "xml"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "--output" in line and "'table', 'json'" in line
+    assert "--output" in line and "'table', 'json', 'yaml'" in line
 
 
 def test_incomplete_mtls_is_rejected_before_connecting(
@@ -74,7 +75,12 @@ class FailingTemporal:
     async def raise_error(self, *_: Any, **__: Any) -> None:
         raise self._error
 
-    describe = execute_update = execute_workflow = fetch_history = query = signal = raise_error
+    count_workflows = describe = execute_update = execute_workflow = fetch_history = query = signal = raise_error
+    describe_task_queue = raise_error
+
+    @property
+    def workflow_service(self) -> "FailingTemporal":
+        return self
 
     def get_workflow_handle(self, *_: Any, **__: Any) -> "FailingTemporal":
         return self
@@ -127,7 +133,10 @@ def test_temporal_error_is_one_line_with_next_step(
 
 
 class EmptyTemporal(FailingTemporal):
-    """A fake Temporal client without workflows."""
+    """A fake Temporal client that finds no workflow of a given name."""
+
+    async def count_workflows(self, *_: Any, **__: Any) -> Any:
+        return SimpleNamespace(count=1)
 
     async def list_workflows(self, *_: Any, **__: Any) -> AsyncIterator[WorkflowExecution]:
         for one in cast(tuple[WorkflowExecution, ...], ()):
@@ -158,15 +167,50 @@ def test_unknown_name_says_where_names_are_listed(
     assert todo in line
 
 
+async def send_to(temporal: FailingTemporal) -> str:
+    request = CommandCancellation(by="ann", reason="why")
+    return await send_update_for_message(
+        cast(Client, temporal), "demo/disruption/1", "cancel", request, about="x", absent="y"
+    )
+
+
 async def test_missing_worker_names_doctor_command() -> None:
     late = FailingTemporal(RPCError("too late", RPCStatusCode.DEADLINE_EXCEEDED, b""))
     with pytest.raises(
         UsageError, match=r"no worker responded within 20 s, so nothing was changed; run `tenure doctor`"
     ):
-        await send_update_for_message(
-            cast(WorkflowHandle[object, object], late),
-            "cancel",
-            CommandCancellation(by="ann", reason="why"),
-            about="x",
-            absent="y",
-        )
+        await send_to(late)
+
+
+class UnpolledTemporal(FailingTemporal):
+    """A fake Temporal client of a cluster without workers."""
+
+    async def describe_task_queue(self, *_: Any, **__: Any) -> Any:
+        return SimpleNamespace(pollers=[])
+
+
+async def test_update_is_not_sent_if_no_worker_polls() -> None:
+    unsent = UnpolledTemporal(RPCError("must not be sent", RPCStatusCode.INTERNAL, b""))
+    with pytest.raises(UsageError, match="no worker polls the task queue demo, so nothing was changed"):
+        await send_to(unsent)
+    assert (
+        "no worker polls the task queue demo" in (await query_disruption_status(cast(Client, unsent), "demo")).blocked
+    )
+
+
+@pytest.mark.parametrize("command", ["get", "why web-1", "stuck", "plan", "events"])
+def test_cluster_without_workflows_is_a_usage_error(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]
+) -> None:
+    class NoWorkflows(EmptyTemporal):
+        async def count_workflows(self, query: str) -> Any:
+            assert query == "WorkflowId STARTS_WITH 'typo/'"
+            return SimpleNamespace(count=0)
+
+    async def client(_: Connection) -> Client:
+        return cast(Client, NoWorkflows(RPCError("unused", RPCStatusCode.INTERNAL, b"")))
+
+    monkeypatch.setattr(Connection, "connect", client)
+    assert main([*command.split(), "--cluster-name", "typo"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "namespace prod has no workflow of cluster typo" in line and "CLUSTER_NAME of the worker" in line

@@ -22,7 +22,8 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["bogus"], "'bogus'"),
+        (["bogus"], "bogus: no such command; `tenure --help` lists them"),
+        (["gett"], "gett: no such command, did you mean get?"),
         (["version", "--loud"], "--loud"),
         (["why"], "'name'"),
         (["why", "node-1"], "CLUSTER_NAME"),

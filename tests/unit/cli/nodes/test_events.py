@@ -59,6 +59,9 @@ class FakeTemporal:
         self.fault: RPCError | None = None
         self.data_converter = pydantic_data_converter
 
+    async def count_workflows(self, query: str) -> SimpleNamespace:
+        return SimpleNamespace(count=1)
+
     async def add_nodeclaim(
         self, name: str, *records: EventRecord, status: Status = Status.RUNNING, after: int = 0
     ) -> None:

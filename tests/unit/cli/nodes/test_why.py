@@ -254,7 +254,9 @@ class FakeWorkflow:
     def get_workflow_handle(self, workflow_id: str) -> "FakeWorkflow":
         return self
 
-    async def query(self, name: str, result_type: type[NodeClaimExplanation]) -> NodeClaimExplanation:
+    async def query(
+        self, name: str, result_type: type[NodeClaimExplanation], rpc_timeout: timedelta
+    ) -> NodeClaimExplanation:
         self.query_count += 1
         if self.errors:
             raise WorkflowQueryFailedError(self.errors.pop(0))

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio.api.taskqueue.v1 import PollerInfo
 
-from tenure.controller.temporal.worker_versioning import count_live_pollers
+from tenure.controller.temporal.pollers import count_live_pollers
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
