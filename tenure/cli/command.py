@@ -6,12 +6,14 @@ take are declared here.
 
 import asyncio
 import inspect
+import re
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from functools import update_wrapper
 from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from tenure.apis.durations import DurationError, parse_duration
 from tenure.cli.exit_codes import UsageError
@@ -24,6 +26,21 @@ RequestedBy = Annotated[str, typer.Option("--by", envvar="USER", help="Requester
 
 WORKER_FLAGS: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
 """`context_settings` of a command that takes the worker's flags."""
+
+
+class CommandGroup(TyperGroup):
+    """A group whose help shows the complete first sentence of each command."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """None for an unknown command."""
+        return with_summary(super().get_command(ctx, cmd_name))
+
+
+def with_summary(found: Any) -> Any:
+    """The command with its first sentence as summary; Typer cuts longer ones off. None stays None."""
+    if found is not None and found.help:
+        found.short_help = re.split(r"(?<=\.)\s+(?=[A-Z])", " ".join(found.help.split("\n\n")[0].split()))[0]
+    return found
 
 
 def option(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:

@@ -1,6 +1,7 @@
 """The exit codes and errors of commands. `main.py` ends the process with them."""
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterable
@@ -41,9 +42,14 @@ def format_error(error: BaseException, command: str) -> str:
         message = error.format_message()
         if message.startswith("Usage: "):
             return message  # Several lines: the help of a group.
-        message = " ".join(message.split()).replace("Value error, ", "")
+        message = _plain_words(" ".join(message.split()).replace("Value error, ", ""))
         return f"{path}: {message} (see `{path} --help`)"
     return f"{command}: {error}"
+
+
+def _plain_words(message: str) -> str:
+    """Without the wording of the validation library."""
+    return re.sub(r", unable to parse string as an? \w+", "", message.replace("Input should be", "must be"))
 
 
 def exit_process(code: int) -> None:

@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from tenure.cli.command import with_summary
 from tenure.cli.exit_codes import DONE, CommandFailed, UsageError, exit_code_of, exit_process, format_error, suggest
 from tenure.cli.output import Output, Result
 
@@ -74,7 +75,7 @@ def load_command(name: str) -> Any:
 class Verbs(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         """For the help, which also works without the sandbox extra."""
-        return [name for name in VERBS if name not in HIDDEN and _is_installed(name)]
+        return [name for name in sorted(VERBS) if name not in HIDDEN and _is_installed(name)]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Raises `UsageError` with similar names for an unknown command."""
@@ -87,7 +88,7 @@ class Verbs(TyperGroup):
         if cmd_name not in VERBS:
             return None
         try:
-            return load_command(cmd_name)
+            return with_summary(load_command(cmd_name))
         except ModuleNotFoundError as missing:
             raise UsageError(
                 f"{cmd_name}: module {missing.name} is not installed, try: pip install 'tenure[sandbox]'"

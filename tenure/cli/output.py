@@ -1,7 +1,7 @@
 """The result of a command: a table, or JSON or YAML for scripts."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
@@ -56,6 +56,19 @@ def format_columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def column_widths(lines: Sequence[Sequence[str]]) -> list[int]:
     return [max(map(len, column)) for column in zip(*lines, strict=True)]
+
+
+def fit_columns(
+    widths: Mapping[str, int], optional: Sequence[str], width: int | None, gap: int = len(GAP)
+) -> list[str]:
+    """The names of the columns, without as many of the optional ones as `width` requires, first one first. All if
+    `width` is None."""
+    fitting = dict(widths)
+    for name in optional if width else ():
+        if sum(fitting.values()) + gap * (len(fitting) - 1) <= (width or 0):
+            break
+        fitting.pop(name, None)
+    return list(fitting)
 
 
 def format_row(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -201,6 +201,12 @@ class Sandbox:
         """Addresses of the parts, for display."""
         return self._running_parts.locations()
 
+    def add_to_record(self, process: Process, locations: Mapping[str, str]) -> None:
+        """List a process that another object starts and stops, with its addresses, in the record of the directory."""
+        record = self._record()
+        processes, reach = {**record.processes, process.name: process.pid}, {**record.reach, **locations}
+        record.model_copy(update={"processes": processes, "reach": reach}).write(self.directory)
+
     def apply(self, *manifests: Path) -> None:
         """Apply files, or the YAML files of folders, as admin."""
         self.run(self._running_parts.apply(manifests))

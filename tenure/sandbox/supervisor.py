@@ -151,6 +151,8 @@ class Parts:
             found |= {"AWS_ENDPOINT_URL": self.aws_endpoint, "AWS_EC2_METADATA_DISABLED": "true"}
             found |= {"AWS_REGION": plan.region, "AWS_DEFAULT_REGION": plan.region}
             found |= {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": ACCESS_KEY}
+        if self.nodes:
+            found["NODE_SIMULATOR_URL"] = self.nodes_endpoint
         return found
 
     def locations(self) -> dict[str, str]:

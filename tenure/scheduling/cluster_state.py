@@ -42,6 +42,7 @@ from tenure.scheduling.unscheduled_pods import list_unscheduled_pods
 __all__ = ["Change", "ClusterState"]
 
 _NOT_READY: Final = RejectionReason("it is not ready: see its conditions", NODEPOOL_NOT_READY)
+_STATIC: Final = RejectionReason("it is static and launches no nodes for pods", NODEPOOL_NOT_READY)
 _DEFAULT_GRACE: Final = timedelta(minutes=5)
 _GracePeriods = tuple[timedelta, Mapping[str, timedelta]]
 """How long pods wait for NotReady nodes: the default, and NodePools that differ."""
@@ -225,6 +226,8 @@ class ClusterState:
                 offers.append(offer)
             else:
                 closed[pool.name] = offer
+        if not offers and not closed:
+            closed = {pool.name: _STATIC for pool in self._facts.pools.values() if pool.static and not pool.deleting}
         existing_nodes = ExistingNodes(nodes)
         return PassInputs(
             self._facts, existing_nodes, prefer_linux(offers), closed, self._nodes_by_promised_pod(existing_nodes)

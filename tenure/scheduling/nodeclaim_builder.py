@@ -18,7 +18,7 @@ from tenure.apis.labels import (
     PRICE_OVERLAY_APPLIED,
 )
 from tenure.apis.resources import PODS
-from tenure.model.base import format_number
+from tenure.model.base import format_count, format_number
 from tenure.model.blockers import MIN_VALUES
 from tenure.model.facts import Expression, NodePoolFact, PodFact
 from tenure.model.plan import PlannedNodeClaim
@@ -182,10 +182,11 @@ def describe_launch_reason(draft: NodeClaimDraft, pods: Sequence[PodFact], exist
     The types of the draft must be cheapest first.
     """
     rows, priced = draft.rows, _format_prices(draft)
+    existing = f"no room on {format_count(existing_node_count, 'existing node')}"
     among = f"the cheapest of {len(rows)} instance types" if len(rows) > 1 else "the only instance type"
     return (
-        f"{_format_pod_names(pods)}: no room on {existing_node_count} existing nodes; {priced[0]} $/h is {among} of "
-        f"NodePool {draft.offer.pool_name} that fit{'' if len(rows) > 1 else 's'}; "
+        f"{_format_pod_names(pods)}: {existing if existing_node_count else 'no existing nodes'}; "
+        f"{priced[0]} $/h is {among} of NodePool {draft.offer.pool_name} that fit{'' if len(rows) > 1 else 's'}; "
         f"{_format_utilization(draft, int(rows[0]))}{_format_alternatives(priced[1:])}"
     )
 

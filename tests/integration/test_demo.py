@@ -111,6 +111,7 @@ class RunningDemo:
         exports = [shlex.split(line)[1] for line in output.splitlines() if line.startswith("export ")]
         self._environment = dict(one.split("=", 1) for one in exports)
         assert {"CLUSTER_NAME", "KUBECONFIG", "TEMPORAL_ADDRESS"} <= set(self._environment), output
+        assert row_of("worker", output).split()[1] == "runs" and "/metrics" in row_of("worker metrics", output)
 
     def run_cli(self, *arguments: str) -> str:
         code, output = run_cli(self._demo_dir, *arguments, **self._environment)

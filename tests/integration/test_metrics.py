@@ -54,5 +54,5 @@ async def test_exported_metrics_match_the_reference(own_product: DedicatedProduc
 
 def labels_of(family: Metric) -> set[frozenset[str]]:
     """Without labels that Prometheus and the SDK add."""
-    added = {"le", "service_name", "namespace", "task_queue", "activity_type", "workflow_type"}
+    added = {"le", "namespace", "task_queue", "activity_type", "workflow_type"}
     return {frozenset(one.labels.keys() - added) for one in family.samples}

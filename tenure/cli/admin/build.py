@@ -8,7 +8,7 @@ import typer
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from tenure.cli.command import parse_length
+from tenure.cli.command import CommandGroup, parse_length
 from tenure.cli.exit_codes import CommandFailed, UsageError
 from tenure.cli.output import Result, format_columns, message_result
 from tenure.cli.temporal_client import Connection, temporal_command
@@ -16,7 +16,7 @@ from tenure.controller.temporal.errors import format_rpc_error
 from tenure.controller.temporal.promotion import Promotion, PromotionFailed, PromotionSettings, find_rollback_target
 from tenure.controller.temporal.worker_versioning import Builds, read_builds, set_ramping_build
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+app = typer.Typer(cls=CommandGroup, no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
 Build = Annotated[str, typer.Option("--build", envvar="TEMPORAL_WORKER_BUILD_ID", help="Build ID of the workers.")]
 Target = Annotated[str, typer.Option("--build", help="Build ID (default: the previous build that has workers).")]

@@ -23,7 +23,7 @@ from tenure.sandbox.errors import SandboxError
 from tenure.sandbox.spec import CRDS, Plan
 from tenure.sandbox.state_file import owner_of
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command()

@@ -7,14 +7,20 @@ from typing import Final, Self
 
 from rich.console import Console, RenderableType
 from rich.live import Live
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from tenure.cli.nodes.workflows import NodeClaimSummary, format_since, format_until
+from tenure.cli.output import column_widths, fit_columns
 from tenure.cli.sandbox.environment import ClusterView
 from tenure.model.nodeclaim.history import Phase
 
 WIDTH_OF_A_LOG: Final = 160
+_BLOCKED_BY: Final = "blocked by"
+_OPTIONAL_COLUMNS: Final = ("zone", "instance", "since", "deadline", "type", _BLOCKED_BY)
+"""Columns that a narrow terminal omits, first one first."""
+_BORDER: Final = " │ "
+"""Between columns. The outer borders take four characters."""
 _STYLES: Final[dict[str, str]] = {
     Phase.LAUNCH.value: "yellow",
     Phase.REGISTRATION.value: "dark_orange",
@@ -75,7 +81,8 @@ class Screen:
             return ""
         view = self._view
         running = [one for one in view.nodeclaims if one.open]
-        table = nodeclaims_table(running or view.nodeclaims, view.pods.by_node, datetime.now(UTC))
+        shown = running or view.nodeclaims
+        table = nodeclaims_table(shown, view.pods.by_node, datetime.now(UTC), self.console.width)
         table.title = f"pods: {view.pods}   nodes: {len(running)}"
         return table
 
@@ -92,28 +99,34 @@ class Screen:
             self.print_line(f"pods: {pods}")
 
 
-def nodeclaims_table(nodeclaims: Sequence[NodeClaimSummary], pods: Mapping[str, int], now: datetime) -> Table:
-    """`pods`: number of Running pods by node name."""
-    table = Table("NodeClaim", "phase", "since", "deadline", "instance", "type", "zone", title_justify="left")
-    for column in table.columns:
-        column.no_wrap = True
-    table.add_column("pods", justify="right")
-    if any(one.blocked_by for one in nodeclaims):
-        table.add_column("blocked by", overflow="ellipsis", max_width=40)
-    for one in nodeclaims:
-        cells = (
-            one.name,
-            Text(f"{one.phase} overdue" if one.overdue else one.phase, style=_STYLES.get(one.phase, "")),
-            format_since(one, now),
-            format_until(one, now),
-            one.instance_id or "-",
-            f"{one.instance_type} {one.capacity_type}".strip() or "-",
-            one.zone or "-",
-            str(pods.get(one.node_name, 0)) if one.node_name and one.open else "-",
-            one.blocked_by,
-        )
-        table.add_row(*cells[: len(table.columns)], style=None if one.open else "dim")
+def nodeclaims_table(
+    nodeclaims: Sequence[NodeClaimSummary], pods: Mapping[str, int], now: datetime, width: int
+) -> Table:
+    """The columns that fit `width` characters. `pods`: number of Running pods by node name."""
+    head = ["NodeClaim", "phase", "since", "deadline", "instance", "type", "zone", "pods"]
+    head += [_BLOCKED_BY] if any(one.blocked_by for one in nodeclaims) else []
+    rows = [_table_row(one, pods, now)[: len(head)] for one in nodeclaims]
+    widths = column_widths([head, *(list(map(str, row)) for row in rows)])
+    names = fit_columns(dict(zip(head, widths, strict=True)), _OPTIONAL_COLUMNS, width - 4, len(_BORDER))
+    table = Table(*(Column(name, no_wrap=True) for name in names), title_justify="left")
+    for one, row in zip(nodeclaims, rows, strict=True):
+        cells = dict(zip(head, row, strict=True))
+        table.add_row(*(cells[name] for name in names), style=None if one.open else "dim")
     return table
+
+
+def _table_row(one: NodeClaimSummary, pods: Mapping[str, int], now: datetime) -> list[str | Text]:
+    return [
+        one.name,
+        Text(f"{one.phase} overdue" if one.overdue else one.phase, style=_STYLES.get(one.phase, "")),
+        format_since(one, now),
+        format_until(one, now),
+        one.instance_id or "-",
+        f"{one.instance_type} {one.capacity_type}".strip() or "-",
+        one.zone or "-",
+        str(pods.get(one.node_name, 0)) if one.node_name and one.open else "-",
+        one.blocked_by,
+    ]
 
 
 def format_nodeclaim(nodeclaim: NodeClaimSummary) -> str:

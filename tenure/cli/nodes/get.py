@@ -36,7 +36,7 @@ from tenure.cli.nodes.workflows import (
     query_states,
     with_verdict,
 )
-from tenure.cli.output import GAP, Result, column_widths, format_columns, format_row
+from tenure.cli.output import Result, column_widths, fit_columns, format_columns, format_row
 from tenure.cli.temporal_client import Connection, temporal_command
 from tenure.model.base import format_count, format_number
 from tenure.model.nodeclaim.history import NodeClaimExplanation
@@ -102,7 +102,8 @@ async def get(
     if output == "name":
         return Result(None, [f"nodeclaim/{one.name}" for one in found], error=error)
     now = datetime.now(UTC)
-    tables = [format_table(found, now, width), *format_blockers(found), *format_stopped(stopped, now)]
+    table = [] if error and not found else [format_table(found, now, width)]
+    tables = [*table, *format_blockers(found), *format_stopped(stopped, now)]
     return Result(nodes_as_json(found, stopped), tables, error=error)
 
 
@@ -231,11 +232,7 @@ def select_columns(found: Sequence[NodeClaimSummary], now: datetime, width: int 
     """All columns if `width` is None. Those that every output needs stay, even if they do not fit."""
     rows = [_table_row(one, now, list(_COLUMNS)) for one in found]
     widths = dict(zip(_COLUMNS, column_widths([list(_COLUMNS), *rows]), strict=True))
-    for name in _OPTIONAL_COLUMNS if width else ():
-        if sum(widths.values()) + len(GAP) * (len(widths) - 1) <= (width or 0):
-            break
-        del widths[name]
-    return list(widths)
+    return fit_columns(widths, _OPTIONAL_COLUMNS, width)
 
 
 def _table_row(nodeclaim: NodeClaimSummary, now: datetime, columns: Sequence[str]) -> list[str]:

@@ -13,9 +13,8 @@ from typing import Annotated, Any, Final
 import typer
 from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError
-from typer.core import TyperGroup
 
-from tenure.cli.command import parse_length
+from tenure.cli.command import CommandGroup, parse_length
 from tenure.cli.exit_codes import DONE, FAILED, UsageError
 from tenure.cli.nodes.timeline import HistoryEntry, format_time, list_history_entries
 from tenure.cli.nodes.workflows import NodeClaimVisibility
@@ -86,14 +85,18 @@ async def export_histories(client: Client, cluster: str, to: Folder, after: date
     )
 
 
-class _NameFirst(TyperGroup):
+class _NameFirst(CommandGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """A word that is not a subcommand is the name of a node."""
         return super().resolve_command(ctx, args if args and args[0] in self.commands else ["show", *args])
 
 
 app = typer.Typer(
-    cls=_NameFirst, add_completion=False, no_args_is_help=True, context_settings={"ignore_unknown_options": True}
+    cls=_NameFirst,
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"ignore_unknown_options": True},
 )
 Name = Annotated[str, typer.Argument(help="NodeClaim, Node or instance, or the ID of any workflow of the cluster.")]
 To = Annotated[str, typer.Option("--to", help="Folder.")]

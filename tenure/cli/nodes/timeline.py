@@ -168,6 +168,8 @@ NAMED: Final = 8
 """Evicted pods that are listed by name."""
 CALLS: Final = 8
 """Number of latest calls that are listed."""
+_PAUSED: Final = "not disrupted (Paused;"
+"""Such a line names the pause, so it is not listed again."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +217,8 @@ class NodeExplanation:
         yield "blocked", f"since {format_relative_time(verdict.since, now)}" if verdict and verdict.since else ""
         yield "action", verdict.remedy if verdict and verdict.remedy not in verdict.sentence else ""
         yield from (("from AWS", line) for line in state.events)
-        yield from (("paused", line) for line in (state.paused, *self.pauses))
+        if not any(line.startswith(_PAUSED) for line in self.disruption):
+            yield from (("paused", line) for line in (state.paused, *self.pauses))
         yield from (("drain", line) for line in state.drain)
         yield "drifted", state.drift
         yield "NotReady", state.not_ready

@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from tenure.cli.command import command
+from tenure.cli.command import CommandGroup, command
 from tenure.cli.exit_codes import DONE, FAILED, CommandFailed, UsageError, end_like_ctrl_c
 from tenure.cli.output import Output, Result, message_result
 from tenure.cli.sandbox.background import detach_from_parent, run_in_background, tenure_command
@@ -33,7 +33,7 @@ SECONDS_TO_STOP = 30.0
 CHECK_INTERVAL_SECONDS = 0.5
 POLL_INTERVAL_SECONDS = 0.05
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+app = typer.Typer(cls=CommandGroup, no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
 Directory = Annotated[Path | None, typer.Option("--dir", help="Directory for state and logs.")]
 Port = Annotated[int | None, typer.Option(min=1, max=65535, help="Port (default: a free port).")]

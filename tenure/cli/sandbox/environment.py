@@ -84,6 +84,8 @@ class SandboxSession:
         self.nodeclaims = NodeClaimVisibility(self.temporal, self.sandbox.plan.cluster_name)
         await self.replace_worker()
         await self.worker.start()
+        metrics = f"http://127.0.0.1:{self.worker.metrics_port}/metrics"
+        self.sandbox.add_to_record(self.worker, {"worker metrics": metrics})
 
     async def replace_worker(self) -> WorkerProcess:
         """Create a new worker. It is not started yet."""

@@ -9,7 +9,7 @@ import typer
 import tenure.aws.adapters
 import tenure.kube.adapters.build
 from tenure.apis.ec2nodeclass import EC2NodeClass
-from tenure.cli.command import WORKER_FLAGS
+from tenure.cli.command import WORKER_FLAGS, CommandGroup
 from tenure.cli.exit_codes import UsageError
 from tenure.cli.simulate.portable_types import EXPORTED
 from tenure.cli.worker_settings import load_settings
@@ -18,7 +18,7 @@ from tenure.model.instance_types import InstanceType
 from tenure.settings import Settings
 from tenure.worker.settings import aws_settings
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(cls=CommandGroup, add_completion=False, rich_markup_mode=None)
 
 NodeClass = Annotated[str, typer.Option(help="EC2NodeClass (optional if there is only one).")]
 Form = Annotated[Literal["json"], typer.Option("--output", "-o", help="Output format.")]

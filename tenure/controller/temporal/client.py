@@ -65,7 +65,9 @@ async def connect(address: str, *, namespace: str, security: Security, metrics_p
             tls=security.tls_config(),
             api_key=security.read_api_key(),
             data_converter=security.data_converter(),
-            runtime=Runtime(telemetry=TelemetryConfig(metrics=metrics, logging=CORE_LOGGING)),
+            runtime=Runtime(
+                telemetry=TelemetryConfig(metrics=metrics, logging=CORE_LOGGING, attach_service_name=False)
+            ),
         )
     except ValueError as error:
         raise BadInput(f"METRICS_PORT={metrics_port}: {error}; choose a free port") from error

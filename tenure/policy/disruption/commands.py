@@ -257,9 +257,7 @@ def cluster_blockers(state: DisruptionState, now: datetime) -> tuple[ActivePause
     pause = state.pause
     if pause is None or not pauses.is_pause_active(pause, now):
         return ()
-    return (
-        ActivePause(scope="cluster", why=f"the cluster {pauses.describe_pause(pause)}", until=pauses.pause_end(pause)),
-    )
+    return (pauses.make_active_pause("cluster", "", pause),)
 
 
 def next_timed_pass_at(state: DisruptionState, planned_at: datetime | None, now: datetime) -> datetime | None:

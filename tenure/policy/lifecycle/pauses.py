@@ -121,7 +121,12 @@ def pause_blocker(scope: Literal["cluster", "pool", "node"], name: str, text: st
     pause = pause_from_annotation(text)
     if pause is None or not is_pause_active(pause, now):
         return None
-    return ActivePause(scope=scope, name=name, why=describe_pause(pause), until=pause_end(pause))
+    return make_active_pause(scope, name, pause)
+
+
+def make_active_pause(scope: Literal["cluster", "pool", "node"], name: str, pause: Pause) -> ActivePause:
+    """The reason contains neither the scope nor the end, so that a message states each once."""
+    return ActivePause(scope=scope, name=name, why=f"by {pause.by}: {pause.reason}", until=pause_end(pause))
 
 
 def _parse_timestamp(text: str) -> datetime:

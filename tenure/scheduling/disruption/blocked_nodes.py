@@ -26,9 +26,8 @@ def blocking_reasons(
     }
     found: dict[str, tuple[Ineligibility, ...]] = {}
     for name, nodeclaim in nodeclaims.items():
-        reasons = [
-            _pause_exclusion(one) for one in active_pauses if _pause_applies(one, nodeclaim, node_of.get(name, ""))
-        ]
+        applying = (one for one in active_pauses if _pause_applies(one, nodeclaim, node_of.get(name, "")))
+        reasons = list(dict.fromkeys(map(_pause_exclusion, applying)))
         if nodeclaim.uid in backoff_by_uid:
             reasons.append(_backoff_exclusion(backoff_by_uid[nodeclaim.uid]))
         if reasons:

@@ -113,7 +113,7 @@ async def test_other_formats_and_unknown_name(
         names = [one["nodeClaim"] for one in yaml.safe_load(output)["nodes"]]
         assert await run("get", "-o", "name") == (0, "".join(f"nodeclaim/{name}\n" for name in names))
         code, output = await run("get", "nosuch-1")
-        assert code == 2 and "tenure why NAME" in output
+        assert code == 2 and "tenure why NAME" in output and len(output.splitlines()) == 1
         assert (await run("names"))[0] == 0
         assert set(names) <= set(read_names(["--cluster-name", cluster])["nodes"])
 

@@ -116,9 +116,13 @@ async def test_registration_restores_what_was_removed_and_keeps_changes_of_users
     assert [one["uid"] for one in owners] == [claim.metadata.uid]
 
 
-async def test_node_with_do_not_sync_label_keeps_its_taints(kube: KubeAdapters, admin: KubeClient, node: str) -> None:
+@pytest.mark.parametrize("field", ["taints", "startupTaints"])
+async def test_node_with_do_not_sync_label_keeps_its_taints(
+    field: str, kube: KubeAdapters, admin: KubeClient, node: str
+) -> None:
+    """Tenure's user data sets the label: an agent may remove a startup taint before the registration."""
     await admin.merge(NODES.path(node), {"metadata": {"labels": {labels.DO_NOT_SYNC_TAINTS: "true"}}})
-    state = await kube.nodes.register(node, claim_for(node, taints=[{"key": "dedicated", "effect": "NoSchedule"}]))
+    state = await kube.nodes.register(node, claim_for(node, **{field: [{"key": "dedicated", "effect": "NoSchedule"}]}))
     assert state is not None and "dedicated" not in {one.key for one in state.taints}
 
 

@@ -109,7 +109,8 @@ async def test_components_end_when_the_owner_is_killed(tmp_path: Path) -> None:
 
 
 async def test_every_component_responds(shared_sandbox: SharedSandbox) -> None:
-    assert set(shared_sandbox.environment()) >= {"KUBECONFIG", "AWS_ENDPOINT_URL", "TEMPORAL_ADDRESS", "AWS_REGION"}
+    exported = set(shared_sandbox.environment())
+    assert exported >= {"KUBECONFIG", "AWS_ENDPOINT_URL", "TEMPORAL_ADDRESS", "AWS_REGION", "NODE_SIMULATOR_URL"}
     async with aiohttp.ClientSession() as session:
         for url in (
             shared_sandbox.temporal_ui,

@@ -344,6 +344,15 @@ def test_chart_has_the_shipped_alerts() -> None:
     assert not [one for one in render_chart() if one["apiVersion"].startswith("monitoring")]
 
 
+def test_temporal_namespace_label_is_renamed() -> None:
+    """The Prometheus operator adds the label `namespace` of the pod and renames that of the series."""
+    (endpoint,) = single_document(render_chart(ALL_VALUES), "ServiceMonitor")["spec"]["endpoints"]
+    assert endpoint["metricRelabelings"] == [
+        {"sourceLabels": ["exported_namespace"], "targetLabel": "temporal_namespace"},
+        {"action": "labeldrop", "regex": "exported_namespace"},
+    ]
+
+
 def test_chart_has_the_shipped_dashboards() -> None:
     shipped = {one.name: one.read_text().rstrip() for one in (ROOT / "deploy" / "dashboards").glob("*.json")}
     maps = [one for one in render_chart(ALL_VALUES) if one["kind"] == "ConfigMap"]

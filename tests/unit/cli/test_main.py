@@ -1,6 +1,7 @@
 """Command line: invalid input is one line on stderr with the problem and its place, and exit code 2."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -30,8 +31,9 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         (["why", "node-1", "--cluster-name", "demo", "--temporal-address", "127.0.0.1:1"], "127.0.0.1:1"),
         (["stuck", "--cluster-name", "demo", "--temporal-address", "nonsense"], "nonsense"),
         (["startup-times", "--kubeconfig", "/no/such"], "startup-times: "),
-        (["demo", "--pods", "many"], "--pods"),
-        (["demo", "--pods", "0"], "--pods"),
+        (["demo", "--pods", "many"], "'--pods': must be a valid integer (see"),
+        (["demo", "--pods", "0"], "'--pods': must be greater than or equal to 1 (see"),
+        (["sandbox", "scale", "inflate", "x"], "'replicas': must be a valid integer (see"),
         (["demo", "--boot-seconds", "-1"], "--boot-seconds"),
     ],
 )
@@ -51,6 +53,16 @@ def test_group_without_command_shows_help(group: list[str], capsys: CaptureFixtu
     assert cli_main.main(group) == 2
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("Usage: tenure") and "Commands:" in lines
+
+
+@pytest.mark.parametrize("group", ["", "build", "history", "instance-types", "sandbox"])
+def test_help_has_complete_sentences_and_one_form(group: str, capsys: CaptureFixture[str]) -> None:
+    assert cli_main.main([*group.split(), "-h"]) == 0
+    printed = capsys.readouterr().out
+    listed = printed.partition("\nCommands:")[2]
+    assert "..." not in listed and "╭" not in printed and max(map(len, printed.splitlines())) <= 80
+    commands = re.findall(r"^  ([a-z-]+)  ", listed, flags=re.MULTILINE)
+    assert commands and (group or commands == sorted(commands))
 
 
 def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]) -> None:

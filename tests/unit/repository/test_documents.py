@@ -132,6 +132,27 @@ def test_every_runbook_has_commands_and_says_how_to_tell_that_it_worked() -> Non
     assert incomplete == []
 
 
+def test_install_page_lists_what_an_instance_needs_to_join() -> None:
+    """The policies and the access entry of Karpenter's getting-started guide, and the tags of the examples."""
+    code = code_of((DOCS / "getting-started" / "install.md").read_text())
+    for name in ("EKSWorkerNodePolicy", "EKS_CNI_Policy", "EC2ContainerRegistryPullOnly", "SSMManagedInstanceCore"):
+        assert f"Amazon{name}" in code
+    assert "--type EC2_LINUX" in code
+    example = yaml.safe_load((ROOT / "examples" / "ec2nodeclass.yaml").read_text())["spec"]
+    for term in (*example["subnetSelectorTerms"], *example["securityGroupSelectorTerms"]):
+        assert all(f"Key={key}," in code for key in term["tags"])
+
+
+def test_first_section_of_the_readme_compares_with_karpenter_with_proofs() -> None:
+    """Its sections also state the maturity, and link the promises and the FAQ."""
+    first, *sections = re.split(r"^## ", (ROOT / "README.md").read_text(), flags=re.M)[1:]
+    assert first.startswith("Why instead of Karpenter") and first.count("[proof](") >= 3
+    assert "concepts/promises.md" in first
+    titles = {one.partition("\n")[0]: one for one in sections}
+    assert {"Example", "Quick start"} <= titles.keys() and "before 1.0" in titles["Status"]
+    assert any("getting-started/faq.md" in one for one in sections)
+
+
 def test_no_page_has_a_conflict_marker() -> None:
     found = [page.name for page in PAGES if re.search(r"^(?:<{7}|>{7}) ", page.read_text(), flags=re.MULTILINE)]
     assert found == []

@@ -13,7 +13,8 @@ def test_static_nodepool_launches_no_node_for_pods() -> None:
 
 def test_only_static_nodepools_are_the_reason() -> None:
     plan = Cluster(pool("static", static=True), pod()).plan()
-    assert not plan.claims and "no NodePool is ready" in reasons(plan)[0]
+    assert not plan.claims
+    assert reasons(plan) == ["pool static: it is static and launches no nodes for pods"]
 
 
 def test_node_of_a_static_nodepool_takes_pods() -> None:

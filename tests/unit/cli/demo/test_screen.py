@@ -1,5 +1,6 @@
 """Node tables of the demo and of `tenure stuck`: a live table on a terminal, otherwise a line per change."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from rich.console import Console
@@ -34,7 +35,7 @@ def make_console() -> Console:
 def table_text(*nodeclaims: NodeClaimSummary, pods: dict[str, int] | None = None) -> str:
     terminal = make_console()
     with terminal.capture() as capture:
-        terminal.print(nodeclaims_table(nodeclaims, pods or {}, NOW))
+        terminal.print(nodeclaims_table(nodeclaims, pods or {}, NOW, terminal.width))
     return capture.get()
 
 
@@ -53,6 +54,17 @@ def test_node_shows_instance_and_running_pods() -> None:
 def test_blocked_by_column_appears_only_with_blocked_nodes() -> None:
     assert "blocked by" not in table_text(READY)
     assert "pdb default/web" in table_text(READY, make_nodeclaim("other", phase="Drain", blocked_by="pdb default/web"))
+
+
+def test_table_has_only_the_columns_that_fit_the_terminal() -> None:
+    blocked = replace(READY, name="default-2", phase="Drain", overdue=True, blocked_by="PodDisruptionBudget")
+    terminal = Console(width=80)
+    with terminal.capture() as capture:
+        terminal.print(nodeclaims_table([READY, blocked], {}, NOW, 80))
+    lines = capture.get().splitlines()
+    assert max(map(len, lines)) <= 80 and "…" not in capture.get()
+    for value in ("default-2", "Drain overdue", "PodDisruptionBudget"):
+        assert value in capture.get()
 
 
 def test_spans_are_formatted_briefly() -> None:

@@ -223,6 +223,21 @@ def test_details_page_shows_drain_and_decisions() -> None:
     assert describe_drain(state()) == ()
 
 
+@pytest.mark.parametrize(
+    ("disruption", "lines"),
+    [
+        (["not disrupted (Paused; blocks Empty): NodePool web is paused: by ann: audit, until 12:00"], 1),
+        (["unknown: no worker responded"], 2),
+    ],
+)
+def test_pause_is_stated_once(disruption: Sequence[str], lines: int) -> None:
+    explanation = NodeExplanation(
+        nodeclaim(), disruption=disruption, pauses=["NodePool web is paused by ann until 12:00: audit"]
+    )
+    stated = [line for line in explanation.format_text().splitlines() if "paused" in line or "unknown" in line]
+    assert len(stated) == lines and sum("by ann" in line for line in stated) == 1
+
+
 def test_json_explanation_is_complete() -> None:
     step = Step(phase=Phase.LAUNCH, at=START, cause="created")
     state = NodeClaimExplanation(steps=(step,), drift="AMIDrift", expires=START)

@@ -172,6 +172,10 @@ NOT_DRIFTED: dict[str, dict[str, Any]] = {
         "types": listed(a_type(labels={labels.PLACEMENT_GROUP_ID: ("pg-1",)})),
     },
     "placement group of the EC2NodeClass unknown": {"claim": IN_GROUP, "node_class": node_class(group="pg-2")},
+    "flex instances are excluded and it is none": {
+        "claim": with_labels(INSTANCE_CAPABILITY_FLEX="false"),
+        "pool": pool((labels.INSTANCE_CAPABILITY_FLEX, "In", ("false",))),
+    },
 }
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from tenure.model.disruption.commands import ActivePause, CommandBackoff
 from tenure.model.disruption.decision import Command, CommandCandidate, Decision, Ineligibility
+from tenure.policy.lifecycle.pauses import pause_blocker
 from tenure.scheduling.disruption.blocked_nodes import blocking_reasons, nodepools_in_backoff
 from tests.unit.scheduling.builders import NOW, instance_type, pod, pods
 from tests.unit.scheduling.disruption.cluster_builder import Fleet, pool
@@ -102,6 +103,15 @@ def test_pause_exclusion_has_reason_and_end() -> None:
     assert (exclusion.cause, exclusion.until) == ("Paused", SOON)
     assert exclusion.message == f"NodePool one is paused: audit, until {SOON.isoformat()}"
     assert not pause_exclusions("pool", "one", NOW)
+
+
+def test_pause_of_two_sources_is_one_exclusion() -> None:
+    """The Cluster workflow and the namespace's annotation have the same pause."""
+    text = f"until={SOON.isoformat()}, by=ann, reason=trying it out"
+    pause = pause_blocker("cluster", "", text, NOW)
+    assert pause is not None
+    (exclusion,) = blocking_reasons(Fleet().node("n", "m.large").nodeclaims, {}, [pause, pause], (), NOW)["n"]
+    assert exclusion.message == f"the cluster is paused: by ann: trying it out, until {SOON.isoformat()}"
 
 
 def test_paused_node_is_not_disrupted_for_any_reason() -> None:

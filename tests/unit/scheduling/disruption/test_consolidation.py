@@ -116,6 +116,12 @@ def test_capacity_for_pending_pods_is_not_used() -> None:
     assert fleet.decide().commands == ()
 
 
+def test_pending_pods_that_fit_nowhere_do_not_stop_consolidation() -> None:
+    fleet = Fleet(facts=pods(2, cpu=1000), instance_types=(instance_type("m.xlarge", cpu=4),))
+    fleet.node("other", "m.xlarge", pod()).node("n", "m.xlarge", pod())
+    assert only_command(fleet.decide()).reason == "Underutilized"
+
+
 def test_two_nodes_are_replaced_by_one() -> None:
     fleet = Fleet(
         instance_types=(instance_type("m.xlarge", cpu=4, price=0.2), instance_type("m.2xlarge", cpu=8, price=0.3))

@@ -86,10 +86,10 @@ def test_nodepool_of_lower_weight_is_used_if_the_first_cannot() -> None:
 
 
 def test_unready_deleting_and_static_nodepools_launch_no_nodes() -> None:
-    for unusable in (pool(deleting=True), pool(static=True)):
+    for unusable, message in ((pool(deleting=True), "no NodePool is ready"), (pool(static=True), "it is static")):
         plan = Cluster(unusable, pod()).plan()
         assert not plan.claims
-        assert "no NodePool is ready" in reasons(plan)[0]
+        assert message in reasons(plan)[0]
     assert reasons(Cluster(pool(ready=False), pod()).plan()) == ["pool default: it is not ready: see its conditions"]
 
 
