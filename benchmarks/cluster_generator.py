@@ -65,11 +65,11 @@ class Cluster:
         for claim in command.replacements:
             name = f"bought-{len(self.bought):04}"
             self.bought.append(name)
-            kind, offering = self._cheapest_offering(claim)
+            kind, offering = self.cheapest_offering(claim)
             add_node(self, name, claim.pool, kind, offering.zone, offering.capacity_type)
             self.pods[name] = [_bind_pod(name, pods[uid]) for uid in claim.pods]
 
-    def _cheapest_offering(self, claim: PlannedNodeClaim) -> tuple[InstanceType, Offering]:
+    def cheapest_offering(self, claim: PlannedNodeClaim) -> tuple[InstanceType, Offering]:
         requirements = {one.key: one for one in claim.requirements if one.key in (CAPACITY_TYPE, ZONE)}
         named = next(one.values for one in claim.requirements if one.key == INSTANCE_TYPE)
         found = [

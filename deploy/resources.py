@@ -10,7 +10,7 @@ import yaml
 HERE = Path(__file__).parent
 RBAC = HERE / "rbac"
 OPTIONAL_RBAC = {file.stem.replace("-", "_"): file for file in sorted((RBAC / "optional").glob("*.yaml"))}
-"""Permissions that only one setting of the worker needs, by its name. `RBAC` does not grant them."""
+"""Permissions that only one setting or feature gate of the worker needs, by its name. `RBAC` does not grant them."""
 EVENTS_STACK = HERE / "cloudformation" / "events.yaml"
 IAM_FILES = tuple(sorted((HERE / "iam").glob("*.json")))
 
@@ -29,7 +29,7 @@ def render(policy: str, values: Mapping[str, str]) -> dict[str, Any]:
 
 
 def rbac_documents(settings: Collection[str] = ()) -> list[dict[str, Any]]:
-    """`settings`: names of `OPTIONAL_RBAC` that are on."""
+    """`settings`: names of `OPTIONAL_RBAC` that are on, such as `nominate_pods`."""
     files = [*sorted(RBAC.glob("*.yaml")), *(OPTIONAL_RBAC[name] for name in settings)]
     return [document for file in files for document in yaml.safe_load_all(file.read_text()) if document]
 

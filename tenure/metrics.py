@@ -172,6 +172,16 @@ NODES_TERMINATION_DURATION = _histogram(
     "termination time of registered Nodes",
     _TERMINATION_BUCKETS,
 )
+POD_DELETION_COST_NODES_PENDING = _gauge(
+    "karpenter_pod_deletion_cost_nodes_with_pending_annotation_writes",
+    "nodepool",
+    "nodes whose pods do not have their deletion cost yet",
+)
+POD_DELETION_COST_WRITES = _counter(
+    "karpenter_pod_deletion_cost_pod_annotation_writes_total",
+    "result",
+    "deletion costs: `updated`, `skipped_unchanged`, `skipped_notfound`, `skipped_conflict` or `error`",
+)
 PODS_DRAINED = _counter("karpenter_pods_drained_total", "reason", "pods evicted or deleted by drains")
 PODS_EVICTION_REQUESTS = _counter(
     "karpenter_pods_eviction_requests_total", "code", "eviction requests by response code"

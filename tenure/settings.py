@@ -321,6 +321,11 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return init_settings, env_settings
 
+    def is_on(self, name: str) -> bool:
+        """Whether a switch or a feature gate of this name is on, such as `nominate_pods` or `NodeRepair`."""
+        gates = self.feature_gates | self.aws_feature_gates
+        return gates[name] if name in gates else bool(getattr(self, name))
+
     def build_deadlines(self) -> Deadlines:
         return Deadlines(
             launch=self.launch_timeout,

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from deploy.resources import OPTIONAL_RBAC
+from tenure.apis.feature_gates import FeatureGate
 from tools.docs.settings import settings_schema
 from tools.metrics import dashboard
 
@@ -37,7 +38,7 @@ def render_files(crds: Mapping[str, str]) -> dict[Path, str]:
             for name in RIGHTS
         }
         | {
-            CHART / "templates" / "rights" / file.name: _render_rbac(file, setting.upper())
+            CHART / "templates" / "rights" / file.name: _render_rbac(file, _settings_value(setting))
             for setting, file in OPTIONAL_RBAC.items()
         }
         | {CHART / "files" / one.parent.name / one.name: text for one, text in copied.items()}
@@ -54,15 +55,21 @@ def find_stale_files(crds: Mapping[str, str]) -> list[Path]:
 
 
 def _render_rbac(source: Path, setting: str = "") -> str:
-    """`setting`: the chart grants the rights only if this setting is on."""
+    """`setting`: the chart grants the rights only if this value is true."""
     text = source.read_text().replace("- kind: ServiceAccount\n  name: tenure\n  namespace: tenure\n", _ACCOUNT)
     text = re.sub(r"^  name: tenure(-[a-z-]+)?$", r'  name: {{ include "tenure.fullname" . }}\1', text, flags=re.M)
     text = re.sub(r"^  namespace: tenure$", "  namespace: {{ .Release.Namespace }}", text, flags=re.M)
     text = text.replace("resourceNames: [tenure]", "resourceNames: [{{ .Release.Namespace }}]")
     documents = [_add_labels(one) for one in text.split("---\n")]
     header = _HEADER.format(source=source.relative_to(HERE.parent))
-    condition = f"and .Values.rbac.create .Values.settings.{setting}" if setting else ".Values.rbac.create"
+    condition = f"and .Values.rbac.create {setting}" if setting else ".Values.rbac.create"
     return f"{{{{- if {condition} }}}}\n{header}" + "---\n".join(documents) + "{{- end }}\n"
+
+
+def _settings_value(name: str) -> str:
+    """The value of a switch or a feature gate. A gate's map may be missing."""
+    gate = next((one for one in FeatureGate if one.value == name), None)
+    return f"(.Values.settings.{gate.variable}).{name}" if gate else f".Values.settings.{name.upper()}"
 
 
 def _add_labels(document: str) -> str:

@@ -39,6 +39,12 @@ class FeatureGate(StrEnum):
         "[delete a drifted node before its replacement launches](../provisioning/static-pools.md#drift), if "
         "`limits.nodes` or a capacity reservation leaves no room for it",
     )
+    POD_DELETION_COST = (
+        "PodDeletionCostManagement",
+        False,
+        "[scale ReplicaSets down on the nodes that disruption removes first](../disruption/deletion-cost.md); needs "
+        "`patch` on `pods` ([optional permissions](../operating/security.md#optional-permissions))",
+    )
     CAPACITY_BUFFER = "CapacityBuffer", False, "[keep room for pods that do not exist yet](../provisioning/buffers.md)"
     NODECLASS_CEL = (
         "NodeClassCEL",
@@ -64,7 +70,6 @@ class UnsupportedGate(NamedTuple):
 _DRA: Final = "Tenure does not plan for ResourceClaims: run such pods on nodes outside of NodePools"
 UNSUPPORTED_GATES: Final = (
     UnsupportedGate("TerminateFirstRepair", "nothing: repair deletes the node before a replacement launches"),
-    UnsupportedGate("PodDeletionCostManagement", "set controller.kubernetes.io/pod-deletion-cost by other means"),
     UnsupportedGate("DRANVIDIAGPU", _DRA, "AWS_FEATURE_GATES"),
     UnsupportedGate("DRAEFA", _DRA, "AWS_FEATURE_GATES"),
     UnsupportedGate(

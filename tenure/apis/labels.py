@@ -376,6 +376,9 @@ RECENT_DISRUPTIONS: Final = _own_name(
     "recent-disruptions", "NodePool", "disruptions for rates, JSON", '[["Drifted","2026-06-01T12:00:00Z","uid"]]'
 )
 REPLICAS_BEFORE: Final = _own_name("replicas-before", "Deployment", "replicas before `tenure adopt`", "2")
+OWN_DELETION_COST: Final = _own_name(
+    "pod-deletion-cost", "Pod", "deletion cost that Tenure wrote; a different one is the user's", "-65536"
+)
 NOMINATED: Final = _own_name("Nominated", "Pod condition", "node that the plan nominated", "ip-10-0-1-2.ec2.internal")
 
 # Reasons of events and conditions.

@@ -145,7 +145,12 @@ class PodFact(Value):
     """When the pod was bound: lastTransitionTime of its condition PodScheduled=True."""
     ready: bool | None = None
     deletion_cost: int = 0
-    """Of the annotation karpenter.sh/disruption-cost, else of controller.kubernetes.io/pod-deletion-cost."""
+    """Of the annotation karpenter.sh/disruption-cost, else of controller.kubernetes.io/pod-deletion-cost, unless Tenure
+    wrote it."""
+    written_cost: int | None = None
+    """The deletion cost that Tenure wrote."""
+    has_foreign_cost: bool = False
+    """It has a deletion cost that Tenure did not write."""
     unplannable: str = ""
     """The field that Tenure cannot plan for, with its value and the reason; empty if Tenure can plan for the pod."""
     labels: dict[str, str] = {}

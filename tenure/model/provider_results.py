@@ -61,6 +61,20 @@ class ConditionPatch(Value):
     message: str = ""
 
 
+DeletionCostWrite = Literal["updated", "skipped_unchanged", "skipped_notfound", "skipped_conflict", "error"]
+"""Values of Karpenter's metric label `result`."""
+
+
+class CostedPod(Value):
+    """A pod whose deletion cost Tenure may write: a ReplicaSet controls it, and its cost is no user's."""
+
+    namespace: str
+    name: str
+    version: str
+    """The resourceVersion. A pod that changes in between keeps its annotations."""
+    cost: int | None = None
+
+
 class DrainPod(Value):
     uid: str
     namespace: str

@@ -70,7 +70,7 @@ def test_gate_is_either_supported_or_unsupported() -> None:
         (["demo"], "'demo' is not known"),
         (["--feature-gates=NodeRepare=true"], "NodeRepare"),
         (["--feature-gates=NodeRepair"], "NodeRepair=true or NodeRepair=false"),
-        (["--feature-gates=PodDeletionCostManagement=true"], "expected PodDeletionCostManagement=false"),
+        (["--feature-gates=TerminateFirstRepair=true"], "expected TerminateFirstRepair=false"),
         (["--feature-gates=DRAEFA=false"], "gate 'DRAEFA' is unknown"),
         (["--aws-feature-gates=RebootForRepair=true"], "spec.repair.steps"),
         (["--security-group-refresh-interval=59s"], "expected 1m or more"),

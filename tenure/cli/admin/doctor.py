@@ -71,7 +71,7 @@ async def _check_cluster(settings: Settings) -> tuple[list[Finding], _ClusterObj
     try:
         found = await check_version(cluster.client)
         found += await check_kinds(cluster.client)
-        optional = [name for name in OPTIONAL_RBAC if getattr(settings, name)]
+        optional = [name for name in OPTIONAL_RBAC if settings.is_on(name)]
         files = ["deploy/rbac", *(f"deploy/rbac/optional/{OPTIONAL_RBAC[name].name}" for name in optional)]
         todo = f"kubectl apply -f {' -f '.join(files)}"
         rights = rights_of(rbac_documents(optional))

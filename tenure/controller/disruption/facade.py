@@ -9,6 +9,7 @@ from typing import Final
 from temporalio.common import MetricMeter
 
 from activities.ports.core import Instances
+from tenure.apis.feature_gates import FeatureGate
 from tenure.apis.labels import INSTANCE_TYPE
 from tenure.controller.cache.availability import ActivePauses, early_eviction_holds
 from tenure.controller.cache.cluster_cache import ClusterCache
@@ -17,6 +18,7 @@ from tenure.controller.cache.pod_verdicts import PodVerdicts
 from tenure.controller.consistency import ConsistencyChecker
 from tenure.controller.disruption.cached_budgets import NodePoolBudgets
 from tenure.controller.disruption.controller import DisruptionController, DisruptionPass, make_disruption_settings
+from tenure.controller.disruption.deletion_costs import DeletionCostWriter
 from tenure.controller.disruption.status import VerdictReporter
 from tenure.controller.drift import DriftDetector
 from tenure.controller.metrics import DisruptionMetrics
@@ -153,6 +155,9 @@ class VoluntaryDisruption:
         self._consistency_checker = ConsistencyChecker(cache=cache, claims=kube.claims, events=kube.events, now=now)
         self._last_pod_event_writer = LastPodEventWriter(cache, kube.claims, now)
         self._verdict_reporter, self._metrics = VerdictReporter(cache, kube.events), DisruptionMetrics(meter)
+        self._deletion_costs = (
+            DeletionCostWriter(cache, kube.pods, meter) if FeatureGate.POD_DELETION_COST in settings.gates else None
+        )
         self.controller = DisruptionController(
             cache=cache,
             planner_client=planner_client,
@@ -190,6 +195,7 @@ class VoluntaryDisruption:
                 self._trigger.run(),
                 self._verdict_reporter.run(),
                 self._last_pod_event_writer.run(),
+                *([self._deletion_costs.run()] if self._deletion_costs else ()),
             )
         finally:
             self._metrics.close()
@@ -201,3 +207,5 @@ class VoluntaryDisruption:
     def _on_passed(self, disruption_pass: DisruptionPass, decision: Decision) -> None:
         self._verdict_reporter.update(decision)
         self._metrics.record_pass(disruption_pass, decision)
+        if self._deletion_costs:
+            self._deletion_costs.update(decision.nodes, disruption_pass.allowed_disruptions)

@@ -1,4 +1,4 @@
-"""Pods of a drain: eviction, forced deletion, nomination, attached volumes, and PodDisruptionBudgets."""
+"""Pods: eviction, forced deletion, nomination, deletion costs, attached volumes, and PodDisruptionBudgets."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,9 +6,9 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Final
 
-from tenure.apis.labels import NOMINATED
+from tenure.apis.labels import NOMINATED, OWN_DELETION_COST, POD_DELETION_COST
 from tenure.clock import utc_now
-from tenure.kube.client.client import STRATEGIC_MERGE, KubeClient, Response
+from tenure.kube.client.client import MERGE_PATCH, STRATEGIC_MERGE, KubeClient, Response
 from tenure.kube.client.errors import Json, fault_of, status_of
 from tenure.kube.client.objects import SharedRead
 from tenure.kube.client.resources import (
@@ -21,9 +21,10 @@ from tenure.kube.client.resources import (
 from tenure.kube.facts.pod_disruption_budgets import pod_budget_fact
 from tenure.kube.facts.pod_drain import drain_pod
 from tenure.kube.facts.pod_topology import claim_names
+from tenure.kube.facts.pods import controller_owner, deletion_cost_fields
 from tenure.model.base import format_timestamp
 from tenure.model.facts import PodDisruptionBudgetFact, PodFact
-from tenure.model.provider_results import AttachedVolume, DrainPod, Eviction
+from tenure.model.provider_results import AttachedVolume, CostedPod, DeletionCostWrite, DrainPod, Eviction
 
 _POD_DELETED_CODES: Final = (404, 409)
 """The pod does not exist, or another pod has its name."""
@@ -85,6 +86,31 @@ class KubePods:
         what = f"nominating {node} for {pod.namespace}/{pod.name}"
         raise fault_of(response.code, response.body, what=what, retry_after=response.retry_after)
 
+    async def list_costed(self, node_name: str) -> Sequence[CostedPod]:
+        """The node's pods that a ReplicaSet of apps/v1 controls, without those that end or have a cost of a user. The
+        list may be seconds old."""
+        params = {"fieldSelector": f"spec.nodeName={node_name}", "resourceVersion": "0"}
+        response = await self._client.request("GET", PODS.path(), params=params)
+        return [_costed_pod(one) for one in response.get("items") or () if _may_have_cost(one)]
+
+    async def write_deletion_cost(self, pod: CostedPod, cost: int | None) -> DeletionCostWrite:
+        """Set or remove the deletion cost. Raises Fault, except for a pod that is gone or has changed."""
+        if pod.cost == cost:
+            return "skipped_unchanged"
+        path = PODS.path(pod.name, namespace=pod.namespace)
+        annotations = dict.fromkeys((POD_DELETION_COST, OWN_DELETION_COST), None if cost is None else str(cost))
+        body = {"metadata": {"resourceVersion": pod.version, "annotations": annotations}}
+        response = await self._client.send("PATCH", path, body=body, content_type=MERGE_PATCH)
+        if response.is_success:
+            return "updated"
+        match response.code:
+            case HTTPStatus.NOT_FOUND:
+                return "skipped_notfound"
+            case HTTPStatus.CONFLICT:
+                return "skipped_conflict"
+        what = f"writing the deletion cost of {pod.namespace}/{pod.name}"
+        raise fault_of(response.code, response.body, what=what, retry_after=response.retry_after)
+
     async def read_scheduler_message(self, pod: PodFact) -> str:
         """The message of its condition PodScheduled; empty without one, or if the pod is gone."""
         found = await self._client.get(PODS.path(pod.name, namespace=pod.namespace)) or {}
@@ -138,6 +164,25 @@ def stays_until_termination(pod: Json, now: datetime) -> bool:
     """Whether the pod runs and the drain does not wait for it. A stuck pod keeps its volumes until termination too."""
     phase = (pod.get("status") or {}).get("phase")
     return phase not in ("Succeeded", "Failed") and not drain_pod(pod, now).waits
+
+
+def _may_have_cost(pod: Json) -> bool:
+    metadata = pod["metadata"]
+    owner = controller_owner(metadata.get("ownerReferences") or ())
+    is_ended = "deletionTimestamp" in metadata or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    is_of_replicaset = (owner.get("apiVersion"), owner.get("kind")) == ("apps/v1", "ReplicaSet")
+    has_foreign_cost: bool = deletion_cost_fields(metadata.get("annotations") or {})["has_foreign_cost"]
+    return is_of_replicaset and not is_ended and not has_foreign_cost
+
+
+def _costed_pod(pod: Json) -> CostedPod:
+    metadata = pod["metadata"]
+    return CostedPod(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        version=metadata["resourceVersion"],
+        cost=deletion_cost_fields(metadata.get("annotations") or {})["written_cost"],
+    )
 
 
 def _volume_name(attachment: Json) -> str:

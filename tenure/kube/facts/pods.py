@@ -64,7 +64,7 @@ def pod_fact(pod: Json) -> PodFact:
             "started": status.get("startTime"),
             "bound": true_condition(status, "PodScheduled").get("lastTransitionTime"),
             "ready": _ready_status(status),
-            "deletion_cost": _deletion_cost(annotations),
+            **deletion_cost_fields(annotations),
             **_placement_fields(spec),
             **topology_terms(metadata, spec),
         }
@@ -250,9 +250,19 @@ def _ready_status(status: Json) -> bool | None:
     return condition.get("status") == "True" if condition else None
 
 
-def _deletion_cost(annotations: Json) -> int:
-    """Of karpenter.sh/disruption-cost, else of controller.kubernetes.io/pod-deletion-cost (reference 1.15, 6.2). Zero
-    if that annotation is not an integer of 32 bits."""
-    written = annotations.get(labels.DISRUPTION_COST, annotations.get(labels.POD_DELETION_COST, ""))
-    cost = int(written) if _INT32.fullmatch(written) else 0
-    return cost if -(2**31) <= cost < 2**31 else 0
+def deletion_cost_fields(annotations: Json) -> dict[str, Any]:
+    """A cost that equals its copy in the annotation tenure.sh/pod-deletion-cost is Tenure's, and not the pod's."""
+    found = annotations.get(labels.POD_DELETION_COST, "")
+    is_own = bool(found) and found == annotations.get(labels.OWN_DELETION_COST)
+    foreign = "" if is_own else found
+    return {
+        "deletion_cost": _parse_int32(annotations.get(labels.DISRUPTION_COST, foreign)),
+        "written_cost": _parse_int32(found) if is_own else None,
+        "has_foreign_cost": bool(foreign),
+    }
+
+
+def _parse_int32(text: str) -> int:
+    """Zero if it is not an integer of 32 bits, as in Karpenter (reference 1.15, 6.2)."""
+    value = int(text) if _INT32.fullmatch(text) else 0
+    return value if -(2**31) <= value < 2**31 else 0

@@ -37,14 +37,20 @@ async def test_doctor_checks_all_components(shared_sandbox: SharedSandbox) -> No
 @pytest.mark.parametrize(
     ("setting", "expected", "file"),
     [
-        ("nominate-pods", "may not patch pods/status", "nominate-pods.yaml"),
-        ("surge-single-replicas", "may not patch deployments", "surge-single-replicas.yaml"),
+        ("nominate-pods=true", "may not patch pods/status", "nominate-pods.yaml"),
+        ("surge-single-replicas=true", "may not patch deployments", "surge-single-replicas.yaml"),
+        (
+            "feature-gates=PodDeletionCostManagement=true",
+            "may not patch pods",
+            "PodDeletionCostManagement.yaml",
+        ),
     ],
 )
 async def test_setting_without_its_optional_right_is_a_problem(
     shared_sandbox: SharedSandbox, setting: str, expected: str, file: str
 ) -> None:
-    found = await run_checks(settings_of(shared_sandbox, **{setting: "true"}))
+    name, _, value = setting.partition("=")
+    found = await run_checks(settings_of(shared_sandbox, **{name: value}))
     (missing,) = [one for one in found if one.area == "rights"]
     assert missing.level == "problem" and expected in missing.message
     assert missing.todo == f"kubectl apply -f deploy/rbac -f deploy/rbac/optional/{file}"

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from deploy.resources import OPTIONAL_RBAC, rbac_documents
+from tenure.apis.feature_gates import FeatureGate
 from tenure.cli.main import load_command
 from tenure.controller.process import Health
 from tenure.sandbox.ports import Ports
@@ -72,7 +73,8 @@ def test_chart_has_the_shipped_rbac() -> None:
 
 @pytest.mark.parametrize("setting", OPTIONAL_RBAC)
 def test_setting_grants_its_optional_right(setting: str) -> None:
-    flags = ("--set", f"settings.{setting.upper()}=true")
+    gates = {one.value: f"{one.variable}.{one.value}" for one in FeatureGate}
+    flags = ("--set", f"settings.{gates.get(setting, setting.upper())}=true")
     rendered = without_helm_labels([one for one in render_chart(MINIMAL_VALUES, *flags) if one["kind"] in RIGHTS])
     shipped = without_helm_labels(rbac_documents([setting]))
     del shipped["Namespace", "", "tenure"]

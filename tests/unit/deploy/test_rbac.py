@@ -7,9 +7,10 @@ import pytest
 import yaml
 
 from deploy.resources import OPTIONAL_RBAC, rbac_documents
+from tenure.apis.feature_gates import FeatureGate
 from tenure.controller.watched_cluster import OPTIONAL_KINDS, WATCHED
 from tenure.model.hooks import NAMESPACE
-from tenure.settings import Settings
+from tenure.settings import load
 from tests.support.paths import ROOT
 
 FOLDER = ROOT / "deploy" / "rbac"
@@ -62,8 +63,10 @@ def documents(*kinds: str) -> list[dict[str, Any]]:
 OPTIONAL = {
     "nominate_pods": ("", "pods/status", "patch"),
     "surge_single_replicas": ("apps", "deployments", "patch"),
+    FeatureGate.POD_DELETION_COST: ("", "pods", "patch"),
 }
-"""The additional permission of each setting."""
+"""The additional permission of each setting and feature gate."""
+GRANTED_BY_KARPENTER = {FeatureGate.POD_DELETION_COST}
 
 
 def rights_of(role: dict[str, Any]) -> Iterator[Right]:
@@ -97,7 +100,8 @@ def test_only_documented_rules_exceed_karpenter_permissions() -> None:
 def test_optional_permissions_are_not_in_base_roles() -> None:
     assert set(OPTIONAL_RBAC) == set(OPTIONAL)
     assert not set(OPTIONAL.values()) & worker_rights()
-    assert not [name for name in OPTIONAL_RBAC if Settings.model_fields[name].default]
+    settings = load(["--cluster-name=demo"])
+    assert not [name for name in OPTIONAL_RBAC if settings.is_on(name)]
 
 
 @pytest.mark.parametrize("setting", OPTIONAL)
@@ -111,7 +115,9 @@ def test_setting_adds_one_permission_for_the_service_account(setting: str) -> No
         (account["metadata"]["namespace"], account["metadata"]["name"])
     ]
     text = OPTIONAL_RBAC[setting].read_text()
-    assert text.startswith(f"# Only with {setting.upper()}=true.") and text.count("# BEYOND: ") == 1
+    switch = setting.example if isinstance(setting, FeatureGate) else f"{setting.upper()}=true"
+    assert text.startswith(f"# Only with {switch}.")
+    assert text.count("# BEYOND: ") == (0 if setting in GRANTED_BY_KARPENTER else 1)
 
 
 def test_only_worker_namespace_may_be_patched() -> None:

@@ -41,8 +41,8 @@ def test_settings_for_new_installation_are_listed() -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "advice"),
     [
-        ("FEATURE_GATES", "NodeRepair=true,PodDeletionCostManagement=true", ["PodDeletionCostManagement=true"]),
-        ("FEATURE_GATES", "PodDeletionCostManagement=False, TerminateFirstRepair=true", []),
+        ("FEATURE_GATES", "NodeRepair=true,TerminateFirstRepair=true", []),
+        ("FEATURE_GATES", "PodDeletionCostManagement=true", []),
         ("AWS_FEATURE_GATES", "DRANVIDIAGPU=true,DRAEFA=True", ["DRANVIDIAGPU=true", "DRAEFA=True"]),
         ("LEGACY_NODE_REPAIR", "false", []),
         ("SECURITY_GROUP_REFRESH_INTERVAL", "1m", []),

@@ -324,6 +324,26 @@ def test_disruption_cost_of_a_pod_precedes_its_deletion_cost(
     assert pod_fact(pod(metadata={"annotations": annotations})).deletion_cost == read
 
 
+@pytest.mark.parametrize(
+    ("deletion_cost", "copy", "read"),
+    [
+        (None, None, (0, None, False)),
+        ("-5", None, (-5, None, True)),
+        ("-5", "-5", (0, -5, False)),
+        ("-5", "-6", (-5, None, True)),
+        (None, "-5", (0, None, False)),
+        ("", "", (0, None, False)),
+    ],
+)
+def test_deletion_cost_of_tenure_is_not_the_users(
+    deletion_cost: str | None, copy: str | None, read: tuple[int, int | None, bool]
+) -> None:
+    written = {labels.POD_DELETION_COST: deletion_cost, labels.OWN_DELETION_COST: copy}
+    annotations = {key: value for key, value in written.items() if value is not None}
+    fact = pod_fact(pod(metadata={"annotations": annotations}))
+    assert (fact.deletion_cost, fact.written_cost, fact.has_foreign_cost) == read
+
+
 def test_readiness_and_start_of_a_pod_are_read() -> None:
     raw = pod()
     assert pod_fact(raw).ready is None and pod_fact(raw).started is None
