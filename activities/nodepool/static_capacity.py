@@ -30,7 +30,7 @@ from tenure.policy.static_capacity import (
     remaining_lifetime_share,
     sort_for_deletion,
 )
-from tenure.scheduling.static_nodeclaim import build_static_nodeclaim
+from tenure.scheduling.nodeclaim_template import build_static_nodeclaim
 
 
 class ReplicaActivities:

@@ -42,12 +42,12 @@ def format_error(error: BaseException, command: str) -> str:
         message = error.format_message()
         if message.startswith("Usage: "):
             return message  # Several lines: the help of a group.
-        message = _plain_words(" ".join(message.split()).replace("Value error, ", ""))
+        message = _simplify_message(" ".join(message.split()).replace("Value error, ", ""))
         return f"{path}: {message} (see `{path} --help`)"
     return f"{command}: {error}"
 
 
-def _plain_words(message: str) -> str:
+def _simplify_message(message: str) -> str:
     """Without the wording of the validation library."""
     return re.sub(r", unable to parse string as an? \w+", "", message.replace("Input should be", "must be"))
 

@@ -1,35 +1,27 @@
 """A planned node as a NodeClaim (reference 2.12), with the reason for its launch."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from tenure.apis.hash import HASH_VERSION
 from tenure.apis.labels import (
     CAPACITY_OVERLAY_APPLIED,
     CAPACITY_TYPE,
     INSTANCE_TYPE,
     NODE_NAME_FIELD,
-    NODECLAIM_MIN_VALUES_RELAXED,
-    NODEPOOL_HASH,
-    NODEPOOL_HASH_VERSION,
     PRICE_OVERLAY_APPLIED,
 )
 from tenure.apis.resources import PODS
 from tenure.model.base import format_count, format_number
 from tenure.model.blockers import MIN_VALUES
-from tenure.model.facts import Expression, NodePoolFact, PodFact
+from tenure.model.facts import Expression, PodFact
 from tenure.model.plan import PlannedNodeClaim
 from tenure.model.requirements import Requirements, one_of
 from tenure.scheduling.instance_type_table import Amounts, Indices, Mask
-from tenure.scheduling.nodepool_requirements import (
-    INTERNAL_LABELS,
-    nodepool_requirements,
-    template_labels,
-    without_internal_labels,
-)
+from tenure.scheduling.nodeclaim_template import plan_from_template
+from tenure.scheduling.nodepool_requirements import INTERNAL_LABELS, without_internal_labels
 from tenure.scheduling.nodepool_template import Offer, Option, RejectionReason
 from tenure.scheduling.offerings import STRICT, find_missing_variety
 from tenure.scheduling.settings import MAX_INSTANCE_TYPES
@@ -57,7 +49,7 @@ def build_planned_nodeclaim(
     if missing and min_values_policy == STRICT:
         return RejectionReason(f"minValues cannot be kept with {max_types} instance types: {missing}", MIN_VALUES)
     requirements = _relax_min_values(draft, rows) if missing else draft.option.requirements
-    nodeclaim = _from_template(
+    nodeclaim = plan_from_template(
         pool,
         without_internal_labels(requirements).without(NODE_NAME_FIELD),
         _nodeclaim_requirements(draft, requirements, rows),
@@ -70,36 +62,6 @@ def build_planned_nodeclaim(
             "pods": pods,
             "capacity_bound": draft.offer.max_capacity(rows),
         }
-    )
-
-
-def build_template_nodeclaim(pool: NodePoolFact, why: str) -> PlannedNodeClaim:
-    """The NodeClaim of a static NodePool: its template, without instance types or requests (reference 2.12). Raises
-    RequirementError."""
-    requirements = without_internal_labels(nodepool_requirements(pool))
-    nodeclaim = _from_template(pool, requirements, tuple(requirements.expressions()))
-    return nodeclaim.model_copy(update={"why": why})
-
-
-def _from_template(
-    pool: NodePoolFact, requirements: Requirements, expressions: tuple[Expression, ...], *, relaxed: bool = False
-) -> PlannedNodeClaim:
-    """The fields that follow from the NodePool. `requirements`: those that determine labels; `expressions`: those of
-    the NodeClaim."""
-    return PlannedNodeClaim(
-        pool=pool.name,
-        pool_uid=pool.uid,
-        node_class=pool.node_class,
-        labels={**requirements.custom_labels(), **template_labels(pool)},
-        annotations=_nodeclaim_annotations(pool.template_annotations, pool.hash, relaxed=relaxed),
-        requirements=expressions,
-        requests={},
-        taints=pool.taints,
-        startup_taints=pool.startup_taints,
-        expire_after=pool.expire_after,
-        termination_grace_period=pool.termination_grace_period,
-        node_class_group=pool.node_class_group,
-        node_class_kind=pool.node_class_kind,
     )
 
 
@@ -162,15 +124,6 @@ def _relax_min_values(draft: NodeClaimDraft, rows: Indices) -> Requirements:
         )
         for requirement in draft.option.requirements.values()
     )
-
-
-def _nodeclaim_annotations(template: Mapping[str, str], pool_hash: str, *, relaxed: bool) -> dict[str, str]:
-    return {
-        **template,
-        NODEPOOL_HASH: pool_hash,
-        NODEPOOL_HASH_VERSION: HASH_VERSION,
-        NODECLAIM_MIN_VALUES_RELAXED: str(relaxed).lower(),
-    }
 
 
 _MAX_NAMED: Final = 3

@@ -81,8 +81,8 @@ class Screen:
             return ""
         view = self._view
         running = [one for one in view.nodeclaims if one.open]
-        shown = running or view.nodeclaims
-        table = nodeclaims_table(shown, view.pods.by_node, datetime.now(UTC), self.console.width)
+        listed = running or view.nodeclaims
+        table = nodeclaims_table(listed, view.pods.by_node, datetime.now(UTC), self.console.width)
         table.title = f"pods: {view.pods}   nodes: {len(running)}"
         return table
 

@@ -17,7 +17,7 @@ from activities.ports.core import Claims, Events, publish_event_on
 from tenure.apis import labels
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.nominations import Nominations
-from tenure.controller.planning.nodeclaim_factory import build_nodeclaim, claim_names, count_created, within_limits
+from tenure.controller.planning.nodeclaim_factory import claim_names, count_created, within_limits
 from tenure.controller.planning.planner_process import PlannerProcess
 from tenure.kube.facts.objects import nodeclaim_fact
 from tenure.model.disruption.commands import InFlightCommand, Proposal, ReplacementRequest, ReplacementResult
@@ -26,6 +26,7 @@ from tenure.model.errors import Fault
 from tenure.model.facts import NodeClaimFact
 from tenure.model.nodeclaim.names import make_nodeclaim_name
 from tenure.model.plan import PlannedNodeClaim
+from tenure.scheduling.nodeclaim_template import build_nodeclaim
 from tenure.scheduling.snapshot import Change
 
 EXECUTED_METHODS: Final[frozenset[Method]] = frozenset({"Drifted", "Underutilized"})

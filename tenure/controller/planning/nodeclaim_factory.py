@@ -7,7 +7,7 @@ that a person created meanwhile counts."""
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from temporalio.common import MetricMeter
 
@@ -16,13 +16,13 @@ from tenure import metrics
 from tenure.apis import labels, resources
 from tenure.apis.labels import CAPACITY_TYPE, INSTANCE_TYPE, SPOT, ZONE, ZONE_ID
 from tenure.apis.nodeclaim import NodeClaim
-from tenure.apis.quantity import format_resources, parse_resources
+from tenure.apis.quantity import parse_resources
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.model.blockers import LIMITS_EXCEEDED
 from tenure.model.facts import NodeClaimFact
 from tenure.model.instance_types import OfferingShard, list_offering_shards
 from tenure.model.launch import LaunchGroupMember
-from tenure.model.nodeclaim.names import make_nodeclaim_name, nodepool_owner_reference, to_requirement_json
+from tenure.model.nodeclaim.names import make_nodeclaim_name
 from tenure.model.plan import LaunchDraft, PlannedNodeClaim, UnschedulablePod
 from tenure.model.requirements import Requirements
 
@@ -50,53 +50,6 @@ def group_ids(
         current[key] = (group, size + 1)
         groups.append(group)
     return groups
-
-
-def build_nodeclaim(
-    planned: PlannedNodeClaim,
-    *,
-    name: str,
-    plan_id: str,
-    group_id: str = "",
-    offering_shard: OfferingShard | None = None,
-    replaces: str = "",
-    replacements: int = 0,
-    pod_groups: str = "",
-) -> NodeClaim:
-    """The object to create, with its finalizer from the start, so that no instance is lost with it.
-
-    Without a group, it joins a launch group of similar NodeClaims. `replaces`: the workflow ID of the command that
-    needs it; `replacements`: the number of replacements of that command; `pod_groups`: the value of the annotation."""
-    annotations = {
-        labels.LAUNCH_GROUP: group_id,
-        labels.OFFERING_SHARD: offering_shard.format() if offering_shard else "",
-        labels.REPLACES: replaces,
-        labels.REPLACEMENTS: str(replacements) if replacements else "",
-        labels.LAUNCH_REASON: planned.why,
-        labels.POD_GROUPS: pod_groups,
-    }
-    return NodeClaim.from_object(
-        {
-            "apiVersion": labels.NODEPOOL_API_VERSION,
-            "kind": "NodeClaim",
-            "metadata": {
-                "name": name,
-                "labels": {
-                    **planned.labels,
-                    labels.NODEPOOL: planned.pool,
-                    labels.nodeclass_label(planned.node_class_group, planned.node_class_kind): planned.node_class,
-                },
-                "annotations": {
-                    **planned.annotations,
-                    labels.PLAN: plan_id,
-                    **{key: value for key, value in annotations.items() if value or key == labels.LAUNCH_REASON},
-                },
-                "finalizers": [labels.TERMINATION_FINALIZER],
-                "ownerReferences": [nodepool_owner_reference(planned.pool, planned.pool_uid)],
-            },
-            "spec": _build_spec(planned),
-        }
-    )
 
 
 def count_created(meter: MetricMeter, claim: NodeClaim, reason: str = "provisioned") -> None:
@@ -136,26 +89,6 @@ def _same_launch(claim: PlannedNodeClaim) -> str:
     if any(one.key == labels.INSTANCE_TYPE and one.operator == "In" for one in claim.requirements):
         excluded.add("requests")
     return f"{claim.model_dump_json(exclude=excluded)} {bool(claim.requests.get(labels.EFA))}"
-
-
-def _build_spec(planned: PlannedNodeClaim) -> dict[str, Any]:
-    spec: dict[str, Any] = {
-        "nodeClassRef": {
-            "group": planned.node_class_group,
-            "kind": planned.node_class_kind,
-            "name": planned.node_class,
-        },
-        "requirements": [to_requirement_json(one) for one in planned.requirements],
-        "resources": {"requests": format_resources(planned.requests)},
-        "expireAfter": planned.expire_after,
-    }
-    if planned.taints:
-        spec["taints"] = [one.model_dump(exclude_defaults=True) for one in planned.taints]
-    if planned.startup_taints:
-        spec["startupTaints"] = [one.model_dump(exclude_defaults=True) for one in planned.startup_taints]
-    if planned.termination_grace_period:
-        spec["terminationGracePeriod"] = planned.termination_grace_period
-    return spec
 
 
 def launch_hash(claim: NodeClaimFact) -> str:

@@ -22,7 +22,6 @@ from tenure.controller.cache.nominations import Nominations
 from tenure.controller.capacity_buffers import CapacityBuffers
 from tenure.controller.planning.nodeclaim_factory import (
     assign_shards,
-    build_nodeclaim,
     claim_names,
     count_created,
     group_ids,
@@ -42,6 +41,7 @@ from tenure.controller.signals.pending_pods import list_pods_needing_nodes
 from tenure.kube.facts.objects import nodeclaim_fact
 from tenure.model.errors import Fault
 from tenure.model.plan import Plan, PlannedNodeClaim, PlanOutcome, PlanRequest
+from tenure.scheduling.nodeclaim_template import build_nodeclaim
 from tenure.scheduling.snapshot import Change
 
 log = structlog.get_logger(__name__)

@@ -17,7 +17,7 @@ from tenure.model.disruption.decision import Command, TerminateFirstReason
 from tenure.model.facts import NodeClaimFact, NodePoolFact
 from tenure.scheduling.disruption.candidates import Candidate
 from tenure.scheduling.disruption.replacement import Replacement
-from tenure.scheduling.nodeclaim_builder import build_template_nodeclaim
+from tenure.scheduling.nodeclaim_template import plan_static_nodeclaim
 from tenure.scheduling.nodepool_template import NodePoolTemplate, RejectionReason, ReservationTracker
 from tenure.scheduling.snapshot import ClusterFacts
 
@@ -69,7 +69,7 @@ class StaticReplacements:
                 return RejectionReason(f"{why}, of which some are terminating or being replaced")
             return self._delete_first("static-at-limit", pool.name, why)
         why = f"replaces drifted node {one.node_name}: one of spec.replicas={pool.replicas}, regardless of pods"
-        return Replacement((build_template_nodeclaim(pool, why),), {}, one.price, one.price)
+        return Replacement((plan_static_nodeclaim(pool, why),), {}, one.price, one.price)
 
     def apply_command(self, one: Candidate, replacement: Replacement) -> None:
         """Count a command of this pass, which replaces one node."""

@@ -10,7 +10,6 @@ from tenure.apis.nodeclaim import NodeClaim
 from tenure.controller.planning.nodeclaim_factory import (
     MAX_GROUP_MEMBERS,
     assign_shards,
-    build_nodeclaim,
     claim_names,
     group_ids,
     launch_drafts,
@@ -19,6 +18,7 @@ from tenure.controller.planning.nodeclaim_factory import (
 from tenure.model.facts import Expression, NodeClaimFact, Taint
 from tenure.model.instance_types import OfferingShard
 from tenure.model.plan import PlannedNodeClaim
+from tenure.scheduling.nodeclaim_template import build_nodeclaim
 
 TYPES = Expression(key="node.kubernetes.io/instance-type", operator="In", values=("m5.large",))
 

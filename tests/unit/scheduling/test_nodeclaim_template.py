@@ -5,7 +5,9 @@ from typing import Any
 from tenure.apis import labels
 from tenure.apis.hash import nodepool_hash
 from tenure.apis.nodepool import NodePool
-from tenure.scheduling.static_nodeclaim import build_static_nodeclaim
+from tenure.kube.facts.objects import nodepool_fact
+from tenure.scheduling.nodeclaim_template import build_nodeclaim as build_object
+from tenure.scheduling.nodeclaim_template import build_static_nodeclaim, plan_static_nodeclaim
 
 REFERENCE = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
 
@@ -79,3 +81,18 @@ def test_static_nodeclaim_has_hash_and_owner_but_no_launch_group() -> None:
     assert [(one["kind"], one["uid"], one["blockOwnerDeletion"]) for one in built["ownerReferences"]] == [
         ("NodePool", "uid-edge", True)
     ]
+
+
+def test_replacement_of_a_drifted_node_equals_a_new_one() -> None:
+    template = {
+        "requirements": [{"key": "example.com/team", "operator": "In", "values": ["blue"], "minValues": 1}],
+        "taints": [{"key": "edge", "value": "yes", "effect": "NoSchedule"}],
+        "startupTaints": [{"key": "agent", "effect": "NoExecute"}],
+        "expireAfter": "Never",
+        "terminationGracePeriod": "1h",
+    }
+    of = pool({"labels": {"tier": "edge"}, "annotations": {"why": "near"}}, **template)
+    stored = of.to_object()
+    stored["metadata"]["annotations"] = {labels.NODEPOOL_HASH: nodepool_hash(of)}
+    replacement = plan_static_nodeclaim(nodepool_fact(stored), "one of spec.replicas=3, regardless of pods")
+    assert build_object(replacement, name="edge-x", plan_id="plan").to_object() == build_nodeclaim(of)
