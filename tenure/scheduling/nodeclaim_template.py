@@ -14,7 +14,6 @@ from tenure.model.plan import PlannedNodeClaim
 from tenure.model.requirements import Requirements
 from tenure.scheduling.nodepool_requirements import nodepool_requirements, template_labels, without_internal_labels
 
-
 _NO_TIME: Final = {"__all__": {"time_added"}}
 _NO_FIELDS_OF_FACT: Final[Any] = {"node_class_ref": True, "taints": _NO_TIME, "startup_taints": _NO_TIME}
 
