@@ -175,7 +175,7 @@ async def serve(
             cluster.leases,
             settings.system_namespace,
             f"{temporal.identity}_{uuid.uuid4().hex[:8]}",
-            is_leader_lost=lambda: pollers.is_unpolled(temporal, ids.plan_queue(name)),
+            is_leader_lost=lambda: pollers.is_unpolled(temporal, ids.plan_queue(name), CLOCK.now()),
         )
         async with replica_watch:
             lead = asyncio.create_task(

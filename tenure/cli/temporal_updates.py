@@ -1,7 +1,7 @@
 """Operator requests to a workflow, sent as updates."""
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from temporalio.client import (
     Client,
@@ -40,7 +40,7 @@ async def send_update(
     """Raises `NoResponse`, `WorkflowNotFound`, RPCError, or for a rejection `UsageError`, which begins with `about`."""
     handle: WorkflowHandle[object, object] = client.get_workflow_handle(workflow_id)
     queue = ids.task_queue(workflow_id.partition("/")[0])
-    if await is_unpolled(client, queue):
+    if await is_unpolled(client, queue, datetime.now(UTC)):
         raise NoResponse(f"no worker polls the task queue {queue}")
     try:
         async with asyncio.timeout(UPDATE_TIMEOUT.total_seconds()):

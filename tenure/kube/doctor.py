@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+import yaml
+
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.meta import Condition
@@ -20,6 +22,7 @@ from tenure.model.errors import Finding, Forbidden, Subject
 
 AREA: Final = "cluster"
 RIGHTS: Final = "rights"
+NODES_GROUP: Final = "system:nodes"
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1"
 _MAX_CONCURRENT_REVIEWS: Final = 16
 
@@ -56,6 +59,43 @@ async def check_kinds(client: KubeClient) -> list[Finding]:
         else:
             found.append(at.ok(f"served as {resource.api_version.rpartition('/')[2]}"))
     return found
+
+
+async def check_schemas(client: KubeClient, expected: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
+    """Whether the installed CRDs are those of this version. No findings about those that these credentials cannot read.
+
+    `expected`: by name.
+    """
+    found = []
+    for name, document in sorted(expected.items()):
+        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
+        response = await client.send("GET", path)
+        if not response.is_success:
+            continue
+        installed = _schemas(response.parse_json())
+        outdated = [version for version, schema in _schemas(document).items() if installed.get(version) != schema]
+        if outdated:
+            message = f"the schema of {', '.join(outdated)} is not that of this version of Tenure"
+            found.append(Subject(AREA, name).problem(message, "tenure crds --apply, or upgrade the chart tenure-crds"))
+    return found
+
+
+def _schemas(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {one["name"]: one["schema"]["openAPIV3Schema"] for one in document["spec"]["versions"]}
+
+
+async def read_aws_auth(client: KubeClient) -> frozenset[str] | None:
+    """ARNs of the roles that the ConfigMap kube-system/aws-auth maps to nodes; None if it cannot be read."""
+    response = await client.send("GET", "/api/v1/namespaces/kube-system/configmaps/aws-auth")
+    if response.code == 404:
+        return frozenset()
+    if not response.is_success:
+        return None
+    try:
+        roles = yaml.safe_load((response.parse_json().get("data") or {}).get("mapRoles") or "[]")
+        return frozenset(str(one["rolearn"]) for one in roles if NODES_GROUP in (one.get("groups") or ()))
+    except (yaml.YAMLError, TypeError, KeyError, AttributeError):
+        return None
 
 
 async def check_rights(

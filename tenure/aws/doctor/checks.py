@@ -1,7 +1,7 @@
 """All AWS checks of `tenure doctor`."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from tenure.apis.ec2nodeclass import EC2NodeClass
@@ -10,6 +10,7 @@ from tenure.aws.amifamily.images import Images
 from tenure.aws.client.client import AwsClients
 from tenure.aws.doctor.account import Caller, check_caller, check_cluster, check_quotas, check_zones
 from tenure.aws.doctor.eventbridge import QueueTarget, check_rules, rules_targeting
+from tenure.aws.doctor.node_role import check_node_roles, check_spot_role
 from tenure.aws.doctor.nodeclass import PermissionDryRuns, Selectors
 from tenure.aws.doctor.permissions import check_permissions
 from tenure.aws.doctor.queue import AREA, TEMPLATE, check_key, check_policy, check_retention
@@ -78,10 +79,11 @@ class AwsDoctor:
         node_classes: Sequence[EC2NodeClass],
         pools: Sequence[NodePool],
         ignored: frozenset[EventKind] = frozenset(),
+        aws_auth: Collection[str] | None = None,
     ) -> list[Finding]:
         """Findings in the order in which an operator would fix them; invalid credentials stop the checks.
 
-        `ignored`: kinds of events that every NodePool's LifecyclePolicies ignore.
+        `ignored`: kinds of events that every NodePool's LifecyclePolicies ignore. `aws_auth`: see `check_node_roles`.
         """
         caller, found = await check_caller(self._clients)
         if not caller.arn:
@@ -97,6 +99,8 @@ class AwsDoctor:
             *(selectors.check(one) for one in node_classes),
             *(trials.launch(one) for one in node_classes),
             trials.clean_up(),
+            check_node_roles(self._clients, self._settings.cluster_name, node_classes, aws_auth),
+            check_spot_role(self._clients, pools),
             check_events(self._clients, queue, ignored=ignored),
             check_quotas(self._clients, pools),
         )

@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
+import yaml
 
 import tenure.kube.adapters.build
-from deploy.resources import OPTIONAL_RBAC, policy_statements, rbac_documents, service_account
+from deploy.resources import OPTIONAL_RBAC, crd_files, policy_statements, rbac_documents, service_account
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodepool import NodePool
 from tenure.aws.doctor.account import Caller
@@ -20,7 +21,15 @@ from tenure.cli.output import Result
 from tenure.cli.worker_settings import settings_command, temporal_connection
 from tenure.controller.temporal.doctor import check_temporal
 from tenure.kube.adapters.build import KubeAdapters
-from tenure.kube.doctor import check_kinds, check_objects, check_rights, check_version, rights_of
+from tenure.kube.doctor import (
+    check_kinds,
+    check_objects,
+    check_rights,
+    check_schemas,
+    check_version,
+    read_aws_auth,
+    rights_of,
+)
 from tenure.model.errors import Fault, Finding, Subject, has_problem
 from tenure.model.interruption.messages import EventKind
 from tenure.model.nodeclaim.state import Deadlines
@@ -59,6 +68,8 @@ class _ClusterObjects:
 
     pools: Sequence[NodePool] = ()
     classes: Sequence[EC2NodeClass] = ()
+    aws_auth: frozenset[str] | None = None
+    """ARNs of the roles of nodes in the ConfigMap aws-auth; None if it cannot be read."""
     ignored_events: frozenset[EventKind] = frozenset()
     """Kinds of events that LifecyclePolicies ignore for every NodePool."""
 
@@ -71,6 +82,8 @@ async def _check_cluster(settings: Settings) -> tuple[list[Finding], _ClusterObj
     try:
         found = await check_version(cluster.client)
         found += await check_kinds(cluster.client)
+        documents = [yaml.safe_load(one.read_text()) for one in crd_files()]
+        found += await check_schemas(cluster.client, {one["metadata"]["name"]: one for one in documents})
         optional = [name for name in OPTIONAL_RBAC if settings.is_on(name)]
         files = ["deploy/rbac", *(f"deploy/rbac/optional/{OPTIONAL_RBAC[name].name}" for name in optional)]
         todo = f"kubectl apply -f {' -f '.join(files)}"
@@ -78,7 +91,8 @@ async def _check_cluster(settings: Settings) -> tuple[list[Finding], _ClusterObj
         found += await check_rights(cluster.client, rights, account=service_account(), todo=todo)
         objects, pools, classes = await check_objects(cluster, settings.leader_election_name, datetime.now(UTC))
         ignored = await list_ignored_events(cluster, settings.build_deadlines(), pools)
-        return [*found, *objects], _ClusterObjects(pools, classes, ignored)
+        aws_auth = await read_aws_auth(cluster.client)
+        return [*found, *objects], _ClusterObjects(pools, classes, aws_auth, ignored)
     except Fault as fault:
         todo = "check that KUBECONFIG names the right cluster"
         return [Subject("cluster", "API server").problem(fault.message, todo)], _ClusterObjects()
@@ -122,6 +136,7 @@ async def _check_aws(settings: Settings, role: str, node_role: str, cluster_obje
             node_classes=cluster_objects.classes,
             pools=cluster_objects.pools,
             ignored=cluster_objects.ignored_events,
+            aws_auth=cluster_objects.aws_auth,
         )
     finally:
         aws.close()

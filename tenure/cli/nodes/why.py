@@ -43,7 +43,7 @@ async def query_disruption_status(
 ) -> DisruptionStatus:
     """`blocked` is set if no status is available."""
     queue = ids.task_queue(cluster)
-    if await is_unpolled(client, queue):
+    if await is_unpolled(client, queue, datetime.now(UTC)):
         return DisruptionStatus(blocked=f"no worker polls the task queue {queue}; `tenure doctor` shows more")
     try:
         status: DisruptionStatus = await client.execute_workflow(

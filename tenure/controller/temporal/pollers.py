@@ -28,10 +28,10 @@ def count_live_pollers(pollers: Iterable[PollerInfo], now: datetime) -> int:
     return max(1, len({one.identity for one in pollers if is_alive(one, now)}))
 
 
-async def is_unpolled(temporal: Client, queue: str) -> bool:
+async def is_unpolled(temporal: Client, queue: str, now: datetime) -> bool:
     """Whether no worker polls this activity queue, although Temporal responds."""
     try:
-        pollers, now = await list_pollers(temporal, queue, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY), datetime.now(UTC)
+        pollers = await list_pollers(temporal, queue, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
     except RPCError:
         return False
     return not any(is_alive(one, now) for one in pollers)

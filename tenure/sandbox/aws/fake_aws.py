@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from typing import Any
 
 import tenure.sandbox.aws.services.sqs  # noqa: F401  (registers the type for moto's CloudFormation)
 from tenure.sandbox.aws.ec2.state import Environment
@@ -32,6 +33,8 @@ class FakeAws:
         self.moto = Moto()
         patch_moto()
         self.zonal_shifts = ZonalShifts(self.clock)
+        self.access_entries: dict[str, dict[str, dict[str, Any]]] = {}
+        """By cluster and principal."""
         self._environments: dict[str, Environment] = {}
         self._lock = threading.Lock()
 

@@ -15,6 +15,10 @@ REST = {
     ("eks", "DELETE", re.compile(r"^/clusters/([^/]+)$")): "DeleteCluster",
     ("eks", "GET", re.compile(r"^/clusters$")): "ListClusters",
     ("eks", "POST", re.compile(r"^/clusters$")): "CreateCluster",
+    ("eks", "POST", re.compile(r"^/clusters/([^/]+)/access-entries$")): "CreateAccessEntry",
+    ("eks", "GET", re.compile(r"^/clusters/([^/]+)/access-entries$")): "ListAccessEntries",
+    ("eks", "GET", re.compile(r"^/clusters/([^/]+)/access-entries/[^/]+$")): "DescribeAccessEntry",
+    ("eks", "DELETE", re.compile(r"^/clusters/([^/]+)/access-entries/[^/]+$")): "DeleteAccessEntry",
     ("arc-zonal-shift", "GET", re.compile(r"^/managedresources/(.+)$")): "GetManagedResource",
     ("arc-zonal-shift", "GET", re.compile(r"^/managedresources$")): "ListManagedResources",
 }

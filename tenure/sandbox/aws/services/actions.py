@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from tenure.sandbox.aws.fake_aws import FakeAws
 from tenure.sandbox.aws.http.request import AwsCall
-from tenure.sandbox.aws.services import iam_simulator, quotas
+from tenure.sandbox.aws.services import access_entries, iam_simulator, quotas
 from tenure.sandbox.aws.services.eks import create_cluster, describe_cluster, list_clusters
 from tenure.sandbox.aws.services.instance_profiles import list_instance_profiles
 from tenure.sandbox.aws.services.price_list import get_products
@@ -23,6 +23,10 @@ SERVICE_ACTIONS: dict[tuple[str, str], Handler] = {
     ("eks", "CreateCluster"): create_cluster,
     ("eks", "DescribeCluster"): describe_cluster,
     ("eks", "ListClusters"): list_clusters,
+    ("eks", "CreateAccessEntry"): access_entries.create,
+    ("eks", "DescribeAccessEntry"): access_entries.describe,
+    ("eks", "ListAccessEntries"): access_entries.list_all,
+    ("eks", "DeleteAccessEntry"): access_entries.delete,
     ("pricing", "GetProducts"): get_products,
     ("ssm", "GetParameter"): get_parameter,
     ("arc-zonal-shift", "GetManagedResource"): get_managed_resource,

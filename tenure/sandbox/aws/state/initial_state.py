@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from moto.events.models import events_backends
@@ -12,11 +13,21 @@ from moto.sqs.models import sqs_backends
 from moto.ssm.models import Parameter, ssm_backends
 
 from tenure.sandbox.aws.fake_aws import FakeAws
+from tenure.sandbox.aws.services import access_entries
 from tenure.sandbox.aws.services.eventbridge import queue_attributes, seed_rules
 from tenure.sandbox.aws.settings import SimSettings
 from tenure.sandbox.aws.state.eks_images import published_images
+from tenure.sandbox.aws.state.managed_policies import seed_managed_policies
 
 ZONES = "abc"
+NODE_POLICIES = (
+    "AmazonEKSWorkerNodePolicy",
+    "AmazonEKS_CNI_Policy",
+    "AmazonEC2ContainerRegistryPullOnly",
+    "AmazonSSMManagedInstanceCore",
+)
+"""Those of the node role in Karpenter's getting-started guide."""
+SPOT_ROLE = "AWSServiceRoleForEC2Spot"
 
 
 def seed(fake_aws: FakeAws) -> None:
@@ -24,17 +35,24 @@ def seed(fake_aws: FakeAws) -> None:
     settings = fake_aws.settings
     _seed_network(fake_aws)
     _seed_images(fake_aws)
-    _seed_role(settings, settings.node_role(), "Node role", {"Service": "ec2.amazonaws.com"})
+    seed_managed_policies(settings.account, settings.region)
+    _seed_role(settings, settings.node_role(), "Node role", {"Service": "ec2.amazonaws.com"}, NODE_POLICIES)
+    if settings.spot_service_linked_role:
+        _seed_role(settings, SPOT_ROLE, "Service-linked role", {"Service": "spot.amazonaws.com"})
     _seed_role(settings, settings.controller_role(), "Worker's role", {"Service": "pods.eks.amazonaws.com"})
     sqs_backends[settings.account][settings.region].create_queue(
         settings.cluster_name, tags={}, **queue_attributes(settings)
     )
     seed_rules(settings)
+    access_entries.seed(fake_aws)
 
 
-def _seed_role(settings: SimSettings, name: str, text: str, principal: dict[str, str]) -> None:
+def _seed_role(
+    settings: SimSettings, name: str, text: str, principal: dict[str, str], policies: Sequence[str] = ()
+) -> None:
     trust = {"Effect": "Allow", "Principal": principal, "Action": "sts:AssumeRole"}
-    iam_backends[settings.account]["aws"].create_role(
+    iam = iam_backends[settings.account]["aws"]
+    iam.create_role(
         role_name=name,
         assume_role_policy_document=json.dumps({"Version": "2012-10-17", "Statement": [trust]}),
         path="/",
@@ -43,6 +61,8 @@ def _seed_role(settings: SimSettings, name: str, text: str, principal: dict[str,
         tags=[],
         max_session_duration="3600",
     )
+    for policy in policies:
+        iam.attach_role_policy(f"arn:aws:iam::aws:policy/{policy}", name)
 
 
 def reset(fake_aws: FakeAws) -> None:
