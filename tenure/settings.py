@@ -175,6 +175,10 @@ class Settings(BaseSettings):
     aws_feature_gates: Annotated[dict[str, bool], NoDecode, BeforeValidator(_gates_of("AWS_FEATURE_GATES"))] = Field(
         AWS_GATES, description="the same format, for gates of the AWS provider"
     )
+    legacy_node_repair: bool = Field(
+        False,
+        description="[repair](../disruption/repair.md#legacy-mode) as in Karpenter 1.14, which ignores budgets",
+    )
     preference_policy: Literal["Respect", "Ignore"] = Field(
         "Respect", description="`Respect` or `Ignore` preferred scheduling terms"
     )

@@ -144,7 +144,9 @@ class NodeClaimWorkflow(Pausable, EventApprovals, IgnoresCancellation):
                 node_missing_since=missing_since(previous, observed, workflow.now()),
                 instance_checks=0 if observed.node_ready else previous.instance_checks,
                 instance_status=InstanceStatus() if observed.node_ready else previous.instance_status,
-                health=record_conditions(previous, observed.unhealthy, observed.rules, workflow.now()),
+                health=record_conditions(
+                    previous, observed.unhealthy, observed.rules, workflow.now(), observed.repair_mode
+                ),
                 expected=previous.expected or observed.expected,
             )
             end_recovered_stops(self._nodeclaim_context)

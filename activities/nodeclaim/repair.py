@@ -17,7 +17,7 @@ from tenure.model.base import parse_instance_id, parse_timestamp
 from tenure.model.errors import Fault, TryLater
 from tenure.model.node_health import RepairRequest, RepairResult
 from tenure.model.nodeclaim.node_identity import NodeStatus, identify_nodes
-from tenure.policy.lifecycle.repair import decide_breaker, is_unhealthy
+from tenure.policy.lifecycle.repair import DO_NOT_REPAIR_MESSAGE, decide_breaker, is_unhealthy
 
 REBOOT_MEMORY = timedelta(hours=1)
 """How long the NodeClaim's reboot annotation prevents another reboot, since the workflow may have been rebuilt."""
@@ -40,6 +40,8 @@ class RepairActivities:
         node = await self._nodes.get(request.node_name)
         if node is None or node.provider_id != request.provider_id or _is_healthy(node, request):
             return RepairResult(outcome="not now", why=f"Node {request.node_name} is healthy or gone")
+        if request.mode != "legacy" and node.annotations.get(labels.DO_NOT_REPAIR) == "true":
+            return RepairResult(outcome="not now", why=DO_NOT_REPAIR_MESSAGE)
         if why := await self._check_circuit_breaker(request):
             await publish_event_on(self._events, "Node", node, "NodeRepairBlocked", why)
             return RepairResult(outcome="held", why=why)

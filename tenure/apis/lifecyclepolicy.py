@@ -73,6 +73,10 @@ class ExpiryRules(KubeModel):
     """Whether the NodePool's disruption budgets apply to expired nodes."""
 
 
+_REASON_PATTERN: Final = r"^([A-Za-z0-9_:.,|()^$-]*[A-Za-z0-9_.]\*){0,2}[A-Za-z0-9_:.,|()^$-]*$"
+"""At most two `*`, after a single character, so that a search is fast."""
+
+
 class RepairCondition(KubeModel):
     """A Node condition that marks the node as unhealthy."""
 
@@ -82,6 +86,15 @@ class RepairCondition(KubeModel):
     """Status of the condition while the node is unhealthy."""
     toleration: Annotated[str, Crd(DURATION_SCHEMA, required=True)]
     """How long the status is tolerated, such as 30m."""
+    reason: Annotated[str | None, Crd({"pattern": _REASON_PATTERN, "maxLength": 200})] = None
+    """Regular expression that is searched in the condition's reason. An entry without it applies to reasons that no
+    other entry matches."""
+    priority: Annotated[int | None, Crd({"minimum": 0, "maximum": 100})] = None
+    """Nodes with a higher priority are repaired earlier: one rank counts as much as 30 minutes of waiting."""
+    termination_grace_period: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
+    """How long pods are evicted before they are deleted. A shorter terminationGracePeriod of the NodePool applies."""
+    action: Literal["reboot", "replace"] | None = None
+    """The repair, unless 'steps' is set; unset: replace. After two reboots in 24 hours the node is replaced."""
 
 
 class RepairRules(KubeModel):

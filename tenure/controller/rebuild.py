@@ -85,7 +85,7 @@ class Snapshot:
             number=lambda: self._number,
             observers=self._observers,
             static_capacity=FeatureGate.STATIC_CAPACITY in settings.gates,
-            node_repair=FeatureGate.NODE_REPAIR in settings.gates,
+            repair_mode=settings.repair_mode,
         )
 
     @property

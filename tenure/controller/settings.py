@@ -8,6 +8,7 @@ from tenure.apis.feature_gates import FeatureGate
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.resources import CAPACITY_BUFFERS, LIFECYCLE_POLICIES, NODE_OVERLAYS, POD_TEMPLATES, Resource
 from tenure.model.errors import BadInput, Fault
+from tenure.model.node_health import RepairMode
 from tenure.model.nodeclaim.state import Deadlines
 from tenure.model.workflow_states import BatchWindow
 from tenure.policy.policy_features import PolicyFeatures
@@ -31,6 +32,14 @@ class ControllerSettings:
     """Karpenter's leader lease; empty switches the check off."""
     gates: frozenset[str] = frozenset()
     """The enabled feature gates."""
+    legacy_node_repair: bool = False
+
+    @property
+    def repair_mode(self) -> RepairMode | None:
+        """None if the gate NodeRepair is off."""
+        if FeatureGate.NODE_REPAIR not in self.gates:
+            return None
+        return "legacy" if self.legacy_node_repair else "replace"
 
 
 _KINDS: Final[Mapping[FeatureGate, Sequence[Resource]]] = {

@@ -194,6 +194,7 @@ class NamespaceFact(Value):
 class NodeCondition(Value):
     type: str
     status: str
+    reason: str = ""
     since: datetime | None = None
 
 

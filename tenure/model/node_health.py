@@ -11,22 +11,28 @@ from typing import Final, Literal
 from tenure.model.base import Message
 
 RepairStep = Literal["reboot", "replace"]
+RepairMode = Literal["legacy", "replace", "reboot"]
+"""`legacy`: as in Karpenter 1.14, which LEGACY_NODE_REPAIR selects. `reboot`: Karpenter's rules may reboot nodes."""
 
 
 class UnhealthyCondition(Message):
     type: str
     status: str
+    reason: str = ""
     since: datetime
 
 
 class ConditionInterval(Message):
     type: str
     status: str
+    reason: str = ""
     since: datetime
     until: datetime | None = None
 
 
 class Health(Message):
+    mode: RepairMode = "legacy"
+    """Of the last unhealthy condition."""
     intervals: tuple[ConditionInterval, ...] = ()
     """Oldest first. Ended intervals are kept only while a rule counts them."""
     steps_taken: int = 0
@@ -58,10 +64,12 @@ class RepairRequest(Message):
     """A reboot did not help: a NotReady Node then counts as unhealthy regardless of `conditions`."""
     graceful_for: timedelta | None = None
     """How long pods are evicted while the kubelet responds; None: they are deleted immediately."""
+    mode: RepairMode = "legacy"
 
 
 class RepairResult(Message):
-    """`held`: too many nodes are unhealthy. `not now`: the Node is healthy. `gone`: no such NodeClaim or instance."""
+    """`held`: too many nodes are unhealthy. `not now`: the Node is healthy, or may not be repaired. `gone`: no such
+    NodeClaim or instance."""
 
     outcome: Literal["done", "held", "not now", "gone"]
     why: str = ""

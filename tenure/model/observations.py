@@ -11,7 +11,7 @@ from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.apis.lifecyclepolicy_disruption import DisruptionRules, RolloutRules
 from tenure.model.base import Message
 from tenure.model.instance_types import UnavailableOffering
-from tenure.model.node_health import UnhealthyCondition
+from tenure.model.node_health import RepairMode, UnhealthyCondition
 from tenure.model.operator_requests import InvalidRules
 from tenure.model.plan import ExpectedDurations
 
@@ -67,6 +67,10 @@ class ObservedNodeClaim(Message):
     """Pods that an otherwise empty node has expected for some time, and why they do not run there."""
     unhealthy: tuple[UnhealthyCondition, ...] = ()
     """The Node's conditions that repair counts now; empty if the gate NodeRepair is off."""
+    repair_mode: RepairMode = "legacy"
+    """Only with unhealthy conditions."""
+    do_not_repair: bool = False
+    """The Node has the annotation do-not-repair. Only with unhealthy conditions."""
     rules: LifecycleRules | None = None
     """LifecyclePolicy rules for the NodePool's nodes; None without a policy."""
     event_policies: dict[str, str] = {}

@@ -62,6 +62,7 @@ def host_settings(settings: Settings) -> ControllerSettings:
         namespace=settings.system_namespace,
         karpenter_lease=settings.leader_election_name,
         gates=frozenset(name for name, on in settings.feature_gates.items() if on),
+        legacy_node_repair=settings.legacy_node_repair,
     )
 
 

@@ -13,6 +13,7 @@ from tenure.apis import labels
 from tenure.model.node_health import RepairRequest, RepairResult
 from tenure.policy.lifecycle import repair as policy
 from tenure.policy.lifecycle.repair import Repair, decide_repair
+from tenure.policy.lifecycle.repair_policies import repair_conditions, unhealthy_pairs
 from workflows.activity_options import PATCH, with_summary
 from workflows.nodeclaim_context import NodeClaimContext
 
@@ -81,12 +82,13 @@ async def _execute_step(context: NodeClaimContext, repair: Repair) -> RepairResu
         step="reboot" if repair.do == "reboot" else "replace",
         step_index=repair.rung,
         condition=repair.condition,
-        conditions=tuple((one.type, one.status) for one in policy.repair_conditions(state.observed.rules)),
+        conditions=unhealthy_pairs(repair_conditions(state.observed.rules, state.health.mode)),
         max_unhealthy=policy.repair_rules_of(state.observed.rules).max_unhealthy or policy.MAX_UNHEALTHY,
         after_reboot=state.health.step_at is not None,
-        graceful_for=policy.drain_grace(state.observed.rules),
+        graceful_for=repair.grace if state.health.mode != "legacy" else policy.drain_grace(state.observed.rules),
+        mode=state.health.mode,
     )
     options = with_summary(PATCH, f"{request.step} for {repair.condition}")
     if request.step == "reboot":
-        options = {**options, "schedule_to_close_timeout": policy.reboot_for(state.observed.rules)}
+        options = {**options, "schedule_to_close_timeout": policy.reboot_for(state.observed.rules, state.health.mode)}
     return await workflow.execute_activity_method(RepairActivities.repair_node, request, **options)

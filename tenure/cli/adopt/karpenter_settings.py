@@ -68,12 +68,6 @@ KARPENTER_VARIABLES: Final = (
         harmless="true",
     ),
     KarpenterVariable(
-        "LEGACY_NODE_REPAIR",
-        "node repair of Karpenter 1.14",
-        "nothing: with the gate NodeRepair, Tenure's repair ignores budgets, as with `true`",
-        "false",
-    ),
-    KarpenterVariable(
         "SCHEDULER_CONFIG",
         "default scheduling constraints",
         "write its default constraints into the pods as topologySpreadConstraints",

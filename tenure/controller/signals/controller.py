@@ -63,7 +63,7 @@ class SignalController:
             buffer_needing=cluster.buffers.buffer_needing if cluster.buffers else lambda claim: "",
             discovered=discovered,
             static_capacity=FeatureGate.STATIC_CAPACITY in settings.gates,
-            node_repair=FeatureGate.NODE_REPAIR in settings.gates,
+            repair_mode=settings.repair_mode,
         )
 
     def on_changes(self, batch: ChangeBatch) -> None:

@@ -4,7 +4,7 @@ An observation contains only fields that matter in the phase of the NodeClaim. A
 signals: it exists, its Node joined, it is Ready and unblocked, it became empty, and it is being deleted."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -13,16 +13,16 @@ from tenure.apis import labels, resources
 from tenure.apis.durations import parse_duration
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.hash import HASH_VERSION
-from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.apis.lifecyclepolicy import LifecycleRules, RepairCondition
 from tenure.model.base import Message
-from tenure.model.facts import NodeClaimFact, NodeFact, NodePoolFact
-from tenure.model.node_health import UnhealthyCondition
+from tenure.model.facts import NodeClaimFact, NodeCondition, NodeFact, NodePoolFact
+from tenure.model.node_health import RepairMode, UnhealthyCondition
 from tenure.model.nodeclaim.node_identity import NODEPOOL_GAP
 from tenure.model.observations import UNCOMPARED, ObservedNodeClaim, ObservedNodeClass, ObservedNodePool
 from tenure.model.operator_requests import NO_INVALID_RULES, InvalidRules
 from tenure.policy.disruption.drift import Drift
 from tenure.policy.lifecycle.initialization import decide_waiting_for
-from tenure.policy.lifecycle.repair import repair_conditions
+from tenure.policy.lifecycle.repair_policies import matching_conditions, repair_conditions
 from tenure.policy.static_capacity import count_nodes
 from tenure.scheduling.not_ready_grace import NotReadyGrace
 
@@ -70,8 +70,8 @@ class NodeClaimView:
     """The name of the policy whose hooks apply, by hook point."""
     events_unread: str = ""
     """The invalid rules for AWS events."""
-    is_repair_enabled: bool = False
-    """Whether the gate NodeRepair is on."""
+    repair_mode: RepairMode | None = None
+    """None if the gate NodeRepair is off."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def nodeclaim_digest(view: NodeClaimView, now: datetime) -> Digest:
         return Digest(joined)
     digest = (_running_digest if claim.initialized else _starting_digest)(view, joined, nodes[0], now)
     digest = _with_registration(digest, view, nodes[0], now)
-    return _with_health(digest, view, nodes[0], now) if view.is_repair_enabled else digest
+    return _with_health(digest, view, nodes[0], view.repair_mode, now) if view.repair_mode else digest
 
 
 def _base_observation(view: NodeClaimView) -> ObservedNodeClaim:
@@ -179,23 +179,47 @@ def _with_registration(digest: Digest, view: NodeClaimView, node: NodeFact, now:
     return Digest(digest.observed.model_copy(update={"registration_gaps": gaps}), digest.recheck_at)
 
 
-def _with_health(digest: Digest, view: NodeClaimView, node: NodeFact, now: datetime) -> Digest:
-    """Add the unhealthy conditions. A starting node is NotReady for a while, so it reports them after a delay."""
-    tolerations: dict[tuple[str, str], str] = {
-        (one.type, one.status): one.toleration for one in repair_conditions(view.rules)
-    }
-    unhealthy = [
-        UnhealthyCondition(type=one.type, status=one.status, since=one.since)
-        for one in node.conditions
-        if one.since and (one.type, one.status) in tolerations
-    ]
-    if not unhealthy:
+def _with_health(digest: Digest, view: NodeClaimView, node: NodeFact, mode: RepairMode, now: datetime) -> Digest:
+    """Add the unhealthy conditions. A starting node is NotReady for a while, so it reports them after a delay.
+
+    Voluntary repair ignores NodeClaims without a NodePool (reference 1.15, section 3.3).
+    """
+    if mode != "legacy" and not view.claim.pool:
         return digest
+    conditions = repair_conditions(view.rules, mode)
+    matches = {
+        one: found
+        for one in node.conditions
+        if one.since and (found := matching_conditions(conditions, one.type, one.status, one.reason))
+    }
+    if not matches:
+        return digest
+    unhealthy = [
+        UnhealthyCondition(type=one.type, status=one.status, reason=_counted_reason(conditions, one), since=one.since)
+        for one in matches
+        if one.since
+    ]
     if not view.claim.initialized:
-        notify_at = min(one.since + _health_delay(tolerations[one.type, one.status]) for one in unhealthy)
+        notify_at = min(
+            one.since + _health_delay(entry.toleration)
+            for one, found in matches.items()
+            for entry in found
+            if one.since
+        )
         if now < notify_at:
             return Digest(digest.observed, recheck_at=min(digest.recheck_at or notify_at, notify_at))
-    return Digest(digest.observed.model_copy(update={"unhealthy": tuple(unhealthy)}), digest.recheck_at)
+    fields = {
+        "unhealthy": tuple(unhealthy),
+        "repair_mode": mode,
+        "do_not_repair": mode != "legacy" and node.annotations.get(labels.DO_NOT_REPAIR) == "true",
+    }
+    return Digest(digest.observed.model_copy(update=fields), digest.recheck_at)
+
+
+def _counted_reason(conditions: Sequence[RepairCondition], one: NodeCondition) -> str:
+    """The reason if an entry for the condition has a pattern. Other changes of reasons cause no signal."""
+    has_pattern = any(entry.reason for entry in conditions if (entry.type, entry.status) == (one.type, one.status))
+    return one.reason if has_pattern else ""
 
 
 def _health_delay(toleration: str) -> timedelta:

@@ -29,6 +29,7 @@ from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POO
 from tenure.model.discovered_capacity import NO_DISCOVERED_CAPACITY, DiscoveredCapacity
 from tenure.model.facts import NodeClaimFact, NodeFact
 from tenure.model.invalid_objects import ObjectKey
+from tenure.model.node_health import RepairMode
 from tenure.model.nodeclaim.state import Deadlines, NodeClaimIdentity, NodeClaimState
 from tenure.model.observations import ObservedNodeClaim, ObservedNodeClass, ObservedNodePool
 from tenure.model.plan import ExpectedDurations
@@ -64,7 +65,7 @@ class WorkflowNotifier:
         buffer_needing: Callable[[str], str] = lambda claim: "",
         discovered: Callable[[str], DiscoveredCapacity] = lambda node_class: NO_DISCOVERED_CAPACITY,
         static_capacity: bool = False,
-        node_repair: bool = False,
+        repair_mode: RepairMode | None = None,
     ) -> None:
         """`buffer_needing`: the name of the CapacityBuffer that needs headroom on a NodeClaim's node, or empty."""
         self.cluster, self._deadlines = cluster, deadlines
@@ -72,7 +73,7 @@ class WorkflowNotifier:
         self._began, self._number, self._drift, self._buffer_needing = began, number, drift, buffer_needing
         self._not_ready, self._expected_pods = not_ready, expected_pods
         self._observers, self._policies = observers, observers.policies
-        self._static_capacity, self._node_repair, self._discovered = static_capacity, node_repair, discovered
+        self._static_capacity, self._repair_mode, self._discovered = static_capacity, repair_mode, discovered
         self._due, self._drain_changes = DelayingQueue(), DrainChanges(cache)
         self._deferred: dict[str, set[str]] = {}
         self._nodepools_notified: dict[str, datetime] = {}
@@ -252,7 +253,7 @@ class WorkflowNotifier:
             event_policies=self._policies.event_policies_of(claim.pool),
             hook_policies=self._policies.hook_policies_of(claim.pool),
             events_unread=self._policies.unread_of(claim.pool).interruption,
-            is_repair_enabled=self._node_repair,
+            repair_mode=self._repair_mode,
         )
 
     def _is_occupied(self, claim: NodeClaimFact, nodes: Sequence[NodeFact], now: datetime) -> bool:

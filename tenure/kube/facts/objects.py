@@ -36,7 +36,12 @@ def node_fact(node: Json) -> NodeFact:
             "ready": ready.get("status") == "True",
             "ready_changed": ready.get("lastTransitionTime"),
             "conditions": [
-                {"type": one["type"], "status": one["status"], "since": one.get("lastTransitionTime")}
+                {
+                    "type": one["type"],
+                    "status": one["status"],
+                    "reason": one.get("reason") or "",
+                    "since": one.get("lastTransitionTime"),
+                }
                 for one in status.get("conditions") or ()
             ],
             "boot_id": (status.get("nodeInfo") or {}).get("bootID", ""),

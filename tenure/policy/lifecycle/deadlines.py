@@ -9,12 +9,13 @@ from datetime import datetime, timedelta
 from typing import Any, Final, get_args
 
 from tenure.apis.durations import DurationError, parse_duration, parse_duration_or_none
-from tenure.apis.lifecyclepolicy import DrainRules, LifecycleRules, Overdue, PhaseRules, TerminationRules
+from tenure.apis.lifecyclepolicy import DrainRules, LifecycleRules, Overdue, PhaseRules, RepairRules, TerminationRules
 from tenure.model.nodeclaim.state import Deadlines, NodeClaimState, Phase
 from tenure.model.plan import PhaseDurations
 from tenure.policy.disruption.limits import problems_of
 from tenure.policy.hooks import rules as hook_rules
 from tenure.policy.interruption import rules as interruption_rules
+from tenure.policy.lifecycle.repair_policies import find_invalid_patterns
 
 ACTIONS: Final[Mapping[Phase, Overdue]] = {
     Phase.LAUNCH: "terminate",
@@ -33,6 +34,7 @@ _DURATIONS: Final = frozenset(
         "within",
         "drainFor",
         "toleration",
+        "terminationGracePeriod",
         "minimumNodeAge",
         "lead",
         "away",
@@ -87,7 +89,14 @@ def problem_of(rules: LifecycleRules) -> str:
     disruption_problems = problems_of(rules.disruption, "disruption") if rules.disruption else ()
     events = interruption_rules.problems_of(rules.interruption) if rules.interruption else iter(())
     hooks = hook_rules.problems_of(rules.hooks) if rules.hooks else iter(())
-    return next(iter((*disruption_problems, *events, *hooks)), "")
+    repair = _repair_problems(rules.repair) if rules.repair else iter(())
+    return next(iter((*disruption_problems, *events, *hooks, *repair)), "")
+
+
+def _repair_problems(rules: RepairRules) -> Iterator[str]:
+    for index, pattern in find_invalid_patterns(rules.conditions or ()):
+        field = f"repair.conditions[{index}].reason"
+        yield f"{field}: {pattern!r}: invalid regular expression, expected e.g. .*XID(48|63).*"
 
 
 def flatten_rules(rules: LifecycleRules) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """When and how an unhealthy node is repaired, and when too many nodes are unhealthy for any repair.
 
-Karpenter's rules are the defaults (reference 3.11; the conditions are its AWS provider's). The workflow stores `Health`
-and carries out the decision; the activity checks again and counts the NodePool's nodes.
+Karpenter's rules are the defaults (`repair_policies.py`). The workflow stores `Health` and carries out the decision.
+The activity checks again and counts the NodePool's nodes.
 """
 
 from collections.abc import Collection, Sequence
@@ -9,38 +9,38 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from tenure.apis.durations import parse_duration, parse_duration_or_none
-from tenure.apis.lifecyclepolicy import LifecycleRules, RepairCondition, RepairRules
+from tenure.apis.labels import DO_NOT_REPAIR
+from tenure.apis.lifecyclepolicy import LifecycleRules, RepairRules
 from tenure.model.base import Value
 from tenure.model.facts import NodeFact
-from tenure.model.node_health import ConditionInterval, Health, RepairStep, UnhealthyCondition
+from tenure.model.node_health import ConditionInterval, Health, RepairMode, RepairStep, UnhealthyCondition
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.policy.disruption.budgets import share_of
+from tenure.policy.lifecycle.repair_policies import (
+    PolicyMatch,
+    choose_match,
+    matching_conditions,
+    repair_conditions,
+    repair_order_at,
+    shortest_grace,
+)
 
 REBOOT_FOR: Final = timedelta(minutes=10)
 DRAIN_FOR: Final = timedelta(minutes=30)
 MAX_UNHEALTHY: Final = "20%"
+VOLUNTARY_REBOOT_FOR: Final = timedelta(minutes=20)
+"""Unless the mode is `legacy` (reference 1.15, section 3.7)."""
+REBOOT_MEMORY: Final = timedelta(days=1)
+"""FORGET_AFTER for the two reboots of repair without `steps`."""
 FORGET_AFTER: Final = timedelta(hours=1)
 """A node that was healthy for this long (or the rules' `within`, if longer) is repaired from the first step again."""
 BREAKER_CHECK_INTERVAL: Final = timedelta(minutes=5)
 """Interval between checks while too many nodes are unhealthy (`MAX_UNHEALTHY`)."""
 RECHECK_AFTER: Final = timedelta(seconds=30)
 """Delay before the next check if the live Node is healthy although the cache shows it unhealthy."""
+DO_NOT_REPAIR_MESSAGE: Final = f"the Node has the annotation {DO_NOT_REPAIR}: true"
 _NONE: Final = timedelta(0)
 _MAX_INTERVALS: Final = 100
-
-
-KARPENTERS: Final = tuple(
-    RepairCondition(type=type_, status=status, toleration=toleration)
-    for type_, status, toleration in (
-        ("Ready", "False", "30m"),
-        ("Ready", "Unknown", "30m"),
-        ("AcceleratedHardwareReady", "False", "10m"),
-        ("StorageReady", "False", "30m"),
-        ("NetworkingReady", "False", "30m"),
-        ("KernelReady", "False", "30m"),
-        ("ContainerRuntimeReady", "False", "30m"),
-    )
-)
 
 
 class Repair(Value):
@@ -51,55 +51,73 @@ class Repair(Value):
     condition: str = ""
     rung: int = 0
     blocked_by: str = ""
+    grace: timedelta | None = None
+    """For `replace`: how long pods are evicted before they are deleted; None without a bound. Not in the mode
+    `legacy`."""
+    order_at: datetime | None = None
+    """For `replace`: nodes are repaired in this order, earliest first. Not in the mode `legacy`."""
 
 
 def repair_rules_of(rules: LifecycleRules | None) -> RepairRules:
     return (rules.repair if rules else None) or RepairRules()
 
 
-def repair_conditions(rules: LifecycleRules | None) -> tuple[RepairCondition, ...]:
-    found = repair_rules_of(rules).conditions
-    return KARPENTERS if found is None else found
-
-
 def decide_repair(state: NodeClaimState, now: datetime) -> Repair:
     """The next repair step; `wait` without an unhealthy condition that a rule counts."""
     health, rules = state.health, repair_rules_of(state.observed.rules)
-    steps = _repair_steps(rules)
+    matches = _match_intervals(state, rules)
     if health.step_at is not None:
-        end = health.step_at + (_NONE if health.step_failed else reboot_for(state.observed.rules))
+        end = health.step_at + (_NONE if health.step_failed else reboot_for(state.observed.rules, health.mode))
         if _is_well(state) and (_has_rebooted(state) or now >= end):
             return Repair(do="recovered", condition=health.condition)
         if now < end:
             return Repair(until=end, condition=health.condition, blocked_by=f"rebooted for {health.condition}")
-        due, condition, taken = end, health.condition, health.steps_taken
+        steps = rules.steps or _default_steps(health.mode, "reboot")
+        due, condition, taken = end, health.condition, health.steps_taken if rules.steps else len(steps) - 1
     else:
-        found = _earliest_due(state, rules)
+        found = choose_match(matches, now)
         if found is None:
             return Repair()
-        due, condition, began = found
-        taken = 0 if _is_forgotten(health, rules, began) else health.steps_taken
+        due, condition = found.due, found.condition
+        steps = rules.steps or _default_steps(health.mode, found.policy.action)
+        taken = 0 if _is_forgotten(health, rules, found.since) else health.steps_taken
+        if not rules.steps and health.mode != "legacy":
+            taken = min(taken, len(steps) - 1)
     if taken >= len(steps):
         return Repair(condition=condition, blocked_by=f"unhealthy, {condition}: {', '.join(steps)} did not help")
     if now < due:
         message = f"unhealthy, {condition}: {steps[taken]} at {due.isoformat(timespec='seconds')}"
         return Repair(until=due, condition=condition, blocked_by=message)
+    if state.observed.do_not_repair:
+        return Repair(condition=condition, blocked_by=f"unhealthy, {condition}: {DO_NOT_REPAIR_MESSAGE}")
     if health.blocked_until and now < health.blocked_until:
         return Repair(until=health.blocked_until, condition=condition, blocked_by=health.blocked_by)
-    return Repair(do=steps[taken], condition=condition, rung=taken)
+    decided = Repair(do=steps[taken], condition=condition, rung=taken)
+    if health.mode == "legacy":
+        return decided
+    conditions = repair_conditions(state.observed.rules, health.mode)
+    order_at = repair_order_at(matches, conditions, now) or due
+    return decided.model_copy(update={"grace": shortest_grace(matches, now), "order_at": order_at})
 
 
 def record_conditions(
-    state: NodeClaimState, unhealthy: Sequence[UnhealthyCondition], rules: LifecycleRules | None, now: datetime
+    state: NodeClaimState,
+    unhealthy: Sequence[UnhealthyCondition],
+    rules: LifecycleRules | None,
+    now: datetime,
+    mode: RepairMode = "legacy",
 ) -> Health:
+    """`mode` counts only with unhealthy conditions."""
     health = state.health
     if not unhealthy and not health.intervals:
         return health
+    if unhealthy:
+        health = health.model_copy(update={"mode": mode})
     present = {one.type: one for one in unhealthy}
     intervals = [_continue_interval(one, present.get(one.type), now) for one in health.intervals]
     known = {one.type for one in intervals if one.until is None}
     intervals += [
-        ConditionInterval(type=one.type, status=one.status, since=one.since)
+        ConditionInterval(type=one.type, status=one.status, reason=one.reason, since=one.since)
         for one in unhealthy
         if one.type not in known
     ]
@@ -110,6 +128,7 @@ def record_conditions(
 
 def after_step(health: Health, repair: Repair, *, boot_id: str, now: datetime) -> Health:
     return Health(
+        mode=health.mode,
         intervals=health.intervals,
         steps_taken=repair.rung + 1,
         condition=repair.condition,
@@ -136,8 +155,9 @@ def drain_grace(rules: LifecycleRules | None) -> timedelta | None:
     return (parse_duration_or_none(found.drain_for) or DRAIN_FOR) if found.drain == "graceful" else None
 
 
-def reboot_for(rules: LifecycleRules | None) -> timedelta:
-    return parse_duration_or_none(repair_rules_of(rules).reboot_for) or REBOOT_FOR
+def reboot_for(rules: LifecycleRules | None, mode: RepairMode = "legacy") -> timedelta:
+    default = REBOOT_FOR if mode == "legacy" else VOLUNTARY_REBOOT_FOR
+    return parse_duration_or_none(repair_rules_of(rules).reboot_for) or default
 
 
 def decide_breaker(unhealthy: int, total: int, limit: str, *, where: str) -> str:
@@ -152,25 +172,24 @@ def is_unhealthy(node: NodeFact, counting: Collection[tuple[str, str]]) -> bool:
     return any((one.type, one.status) in counting for one in node.conditions)
 
 
-def _repair_steps(rules: RepairRules) -> tuple[RepairStep, ...]:
-    return rules.steps or ("replace",)
+def _default_steps(mode: RepairMode, action: RepairStep | None) -> tuple[RepairStep, ...]:
+    """At most two reboots within REBOOT_MEMORY (reference 1.15, section 3.7)."""
+    return ("reboot", "reboot", "replace") if mode != "legacy" and action == "reboot" else ("replace",)
 
 
-def _earliest_due(state: NodeClaimState, rules: RepairRules) -> tuple[datetime, str, datetime] | None:
-    """When the first toleration of a current unhealthy condition ends, the condition, and its start time."""
-    counting: dict[tuple[str, str], str] = {
-        (one.type, one.status): one.toleration for one in repair_conditions(state.observed.rules)
-    }
+def _match_intervals(state: NodeClaimState, rules: RepairRules) -> list[PolicyMatch]:
+    """The current unhealthy conditions that a rule counts, with the ends of their tolerations."""
+    conditions = repair_conditions(state.observed.rules, state.health.mode)
     intervals, within, found = state.health.intervals, _memory_window(rules), []
     for one in intervals:
-        written = counting.get((one.type, one.status)) if one.until is None else None
-        if written is None:
+        if one.until is not None:
             continue
-        toleration = parse_duration(written) or _NONE
-        earlier = [past for past in intervals if past.type == one.type and past.until] if within else []
-        due = _due_at(one.since, earlier, toleration, max(within or toleration, toleration))
-        found.append((due, f"{one.type}={one.status}", one.since))
-    return min(found, default=None)
+        for policy in matching_conditions(conditions, one.type, one.status, one.reason):
+            toleration = parse_duration(policy.toleration) or _NONE
+            earlier = [past for past in intervals if past.type == one.type and past.until] if within else []
+            due = _due_at(one.since, earlier, toleration, max(within or toleration, toleration))
+            found.append(PolicyMatch(policy=policy, since=one.since, due=due))
+    return found
 
 
 def _due_at(since: datetime, earlier: Sequence[ConditionInterval], toleration: timedelta, span: timedelta) -> datetime:
@@ -196,7 +215,7 @@ def _continue_interval(
     if present is None:
         return interval.model_copy(update={"until": now})
     if (present.status, present.since) == (interval.status, interval.since):
-        return interval
+        return interval.model_copy(update={"reason": present.reason})
     return interval.model_copy(update={"until": max(interval.since, present.since)})
 
 
@@ -209,7 +228,8 @@ def _has_rebooted(state: NodeClaimState) -> bool:
 
 
 def _is_forgotten(health: Health, rules: RepairRules, began: datetime) -> bool:
-    memory = max(FORGET_AFTER, _memory_window(rules) or FORGET_AFTER)
+    default = FORGET_AFTER if health.mode == "legacy" or rules.steps else REBOOT_MEMORY
+    memory = max(default, _memory_window(rules) or default)
     return health.recovered_at is not None and began - health.recovered_at >= memory
 
 

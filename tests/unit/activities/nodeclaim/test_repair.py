@@ -134,6 +134,15 @@ async def test_healthy_node_in_final_check_is_kept(cluster: FakeCluster, step: s
     assert not is_deleting(cluster) and cluster.instances.rebooted == []
 
 
+@pytest.mark.parametrize(("mode", "outcome"), [("legacy", "done"), ("replace", "not now")])
+async def test_do_not_repair_of_the_live_node_blocks_voluntary_repair(
+    cluster: FakeCluster, mode: str, outcome: str
+) -> None:
+    make_unhealthy(cluster, annotations={labels.DO_NOT_REPAIR: "true"})
+    assert (await repair(cluster, mode=mode)).outcome == outcome
+    assert is_deleting(cluster) is (mode == "legacy")
+
+
 async def test_node_that_stays_unready_after_reboot_is_unhealthy(cluster: FakeCluster) -> None:
     make_unhealthy(cluster)
     cluster.nodes.update_node("node-a", conditions=node_conditions(Ready="Unknown"), ready=False)

@@ -259,7 +259,7 @@ def observe(harness: CacheHarness) -> ObservedNodeClaim:
     one = harness.cache.nodeclaims["c1"]
     grace = not_ready_tracker(harness, GRACE).grace_for(one)
     view = NodeClaimView(
-        one, harness.cache.nodes_of(one), consolidation="WhenEmpty/Never", not_ready=grace, is_repair_enabled=True
+        one, harness.cache.nodes_of(one), consolidation="WhenEmpty/Never", not_ready=grace, repair_mode="legacy"
     )
     return nodeclaim_digest(view, WITHIN).observed
 

@@ -292,7 +292,7 @@ UNREADY = NodeCondition(type="Ready", status="False", since=at(-30))
 
 
 def digest(claim: dict[str, Any], node: NodeFact, *, at_: float = 0, **view: Any) -> Digest:
-    view_fields: dict[str, Any] = {"is_repair_enabled": True, **view}
+    view_fields: dict[str, Any] = {"repair_mode": "legacy", **view}
     return nodeclaim_digest(NodeClaimView(claim=claim_fact(**claim), nodes=(node,), **view_fields), at(at_))
 
 
@@ -322,7 +322,7 @@ def test_healthy_and_unknown_conditions_do_not_change_the_digest(conditions: tup
 
 def test_unhealthy_condition_is_not_reported_without_feature_gate() -> None:
     node = node_fact(ready=False, conditions=(UNREADY, KERNEL))
-    assert digest(RUNNING, node, is_repair_enabled=False).observed.unhealthy == ()
+    assert digest(RUNNING, node, repair_mode=None).observed.unhealthy == ()
 
 
 def test_repair_rules_select_the_conditions() -> None:
@@ -336,7 +336,7 @@ def test_repair_rules_select_the_conditions() -> None:
 def test_starting_node_is_not_reported_as_unhealthy_at_first() -> None:
     node = node_fact(ready=False, conditions=(UNREADY,))
     first = digest(STARTING, node)
-    assert first.observed == digest(STARTING, node, is_repair_enabled=False).observed and first.recheck_at == at(30)
+    assert first.observed == digest(STARTING, node, repair_mode=None).observed and first.recheck_at == at(30)
     later = digest(STARTING, node, at_=30)
     assert [one.since for one in later.observed.unhealthy] == [at(-30)]
 
@@ -346,6 +346,25 @@ def test_starting_node_is_reported_before_a_short_toleration_ends() -> None:
     short = rules(conditions=[{"type": "Ready", "status": "False", "toleration": "50s"}])
     assert digest(STARTING, node, at_=-10, rules=short).recheck_at == at(-5)
     assert digest(STARTING, node, at_=-5, rules=short).observed.unhealthy
+
+
+def test_voluntary_repair_reports_reasons_that_a_pattern_may_match_and_the_annotation() -> None:
+    gpu = NodeCondition(type="AcceleratedHardwareReady", status="False", reason="XID63", since=at(-30))
+    kernel = KERNEL.model_copy(update={"reason": "Deadlock"})
+    node = node_fact(conditions=(READY, gpu, kernel), annotations={"karpenter.sh/do-not-repair": "true"})
+    observed = digest(RUNNING, node, repair_mode="replace").observed
+    assert [one.reason for one in observed.unhealthy] == ["XID63", ""]
+    assert observed.repair_mode == "replace" and observed.do_not_repair
+    assert not digest(RUNNING, node).observed.do_not_repair
+    node = node.model_copy(update={"annotations": {"karpenter.sh/do-not-repair": "soon"}})
+    assert not digest(RUNNING, node, repair_mode="replace").observed.do_not_repair
+
+
+def test_voluntary_repair_ignores_nodeclaim_without_nodepool() -> None:
+    standalone, node = {**RUNNING, "pool": ""}, node_fact(conditions=(READY, KERNEL))
+    assert digest(standalone, node).observed.unhealthy
+    voluntary, without = (digest(standalone, node, repair_mode=mode).observed for mode in ("replace", None))
+    assert voluntary == without
 
 
 def test_deleting_node_reports_no_unhealthy_condition() -> None:

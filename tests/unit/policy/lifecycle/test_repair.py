@@ -12,7 +12,6 @@ from tenure.model.facts import NodeFact
 from tenure.model.node_health import Health, UnhealthyCondition
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.policy.lifecycle.repair import (
-    KARPENTERS,
     Repair,
     after_failure,
     after_recovery,
@@ -23,8 +22,8 @@ from tenure.policy.lifecycle.repair import (
     drain_grace,
     is_unhealthy,
     record_conditions,
-    repair_conditions,
 )
+from tenure.policy.lifecycle.repair_policies import LEGACY_CONDITIONS, repair_conditions
 from tests.support.fakes.kubernetes import node_conditions
 from tests.unit.policy.builders import NOW, after, node
 
@@ -94,7 +93,7 @@ _STEPS: dict[str, Callable[[RepairHarness, str], object]] = {
 }
 
 
-@pytest.mark.parametrize("condition", KARPENTERS, ids=lambda one: f"{one.type}={one.status}")
+@pytest.mark.parametrize("condition", LEGACY_CONDITIONS, ids=lambda one: f"{one.type}={one.status}")
 def test_default_conditions_have_karpenters_tolerations(condition: Any) -> None:
     minutes = 10 if condition.type == "AcceleratedHardwareReady" else 30
     harness = RepairHarness()
@@ -129,7 +128,7 @@ def test_custom_conditions_replace_the_defaults_and_empty_list_disables_repair()
     harness.observe(("DiskWorn", "True"), READY)
     assert harness.wait(minutes=5).condition == "DiskWorn=True"
     nothing = LifecycleRules.model_validate({"repair": {"conditions": []}})
-    assert repair_conditions(nothing) == () and repair_conditions(None) == KARPENTERS == repair_conditions(
+    assert repair_conditions(nothing) == () and repair_conditions(None) == LEGACY_CONDITIONS == repair_conditions(
         LifecycleRules()
     )
 
