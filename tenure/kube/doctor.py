@@ -4,6 +4,7 @@ The checks only read. They use access reviews for permissions, which the API ser
 """
 
 import asyncio
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -23,6 +24,8 @@ from tenure.model.errors import Finding, Forbidden, Subject
 AREA: Final = "cluster"
 RIGHTS: Final = "rights"
 NODES_GROUP: Final = "system:nodes"
+MIN_VERSION, MAX_VERSION = (1, 29), (1, 37)
+"""Supported versions of Kubernetes. The newest is that of Karpenter 1.15."""
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1"
 _MAX_CONCURRENT_REVIEWS: Final = 16
 
@@ -44,7 +47,12 @@ class AccessRight(Value):
 async def check_version(client: KubeClient) -> list[Finding]:
     """Raises model.faults if the API server does not answer."""
     response = await client.request("GET", "/version")
-    return [Subject(AREA, "API server").ok(response.get("gitVersion", ""))]
+    at, version = Subject(AREA, "API server"), response.get("gitVersion", "")
+    numbers = re.match(r"v(\d+)\.(\d+)\.", version)
+    if numbers and not MIN_VERSION <= (int(numbers[1]), int(numbers[2])) <= MAX_VERSION:
+        low, high = (".".join(map(str, bound)) for bound in (MIN_VERSION, MAX_VERSION))
+        return [at.advice(f"{version} is outside of the supported versions {low} to {high}", "use a supported version")]
+    return [at.ok(version)]
 
 
 async def check_kinds(client: KubeClient) -> list[Finding]:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from tenure.sandbox.controlplane.commands import LEASE_SECONDS
 from tenure.sandbox.controlplane.tools import TEMPORAL
+from tenure.sandbox.controlplane.versions import find_release, selected_minor
 from workflows.search_attributes import ALL as SEARCH_ATTRIBUTES
 
 Temporals = Literal["dev", "postgres"]
@@ -21,6 +22,7 @@ class Plan:
     `examples/` select subnets by the default cluster name. Arguments for the AWS stand-in and the node simulator are
     passed through. `kubeconfig` and `aws_endpoint` are for nodes without these parts. `temporal`: the dev server, or a
     server version of `tools.py` with PostgreSQL, whose data is never kept. `encrypted`: encrypt payloads.
+    `kubernetes`: a minor version of `versions.py`; by default that of `TENURE_KUBERNETES`.
     `lease_seconds`: duration of the Leases of Nodes; a longer one lets one machine host thousands of Nodes.
     """
 
@@ -39,10 +41,12 @@ class Plan:
     kubeconfig: Path | None = None
     aws_endpoint: str | None = None
     lease_seconds: int = LEASE_SECONDS
+    kubernetes: str = field(default_factory=selected_minor)
 
     def __post_init__(self) -> None:
         if unknown := set(self.parts) - set(PARTS):
             raise ValueError(f"unknown part: {', '.join(sorted(unknown))} (expected {', '.join(PARTS)})")
+        find_release(self.kubernetes)
         if self.retain_data and self.temporal != "dev":
             raise ValueError("the data of a Temporal server with PostgreSQL cannot be kept; use the dev server")
         if "nodes" in self.parts and not ("kubernetes" in self.parts or self.kubeconfig):

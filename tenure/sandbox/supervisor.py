@@ -182,7 +182,7 @@ class Parts:
         self.kubernetes = Kubernetes(
             folder,
             self.logs,
-            find_or_build(),
+            find_or_build(minor=self.plan.kubernetes),
             ports,
             durable=self.plan.retain_data,
             lease_seconds=self.plan.lease_seconds,

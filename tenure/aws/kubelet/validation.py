@@ -1,6 +1,6 @@
 """Validates `spec.kubelet` by its schema, by Karpenter's rules (reference 1.3) and by image family.
 
-The schema is that of KubeletConfiguration v1beta1 of Kubernetes 1.34, with later fields. The API server accepts any key
+The schema is that of KubeletConfiguration v1beta1 of Kubernetes 1.37. The API server accepts any key
 of `spec.kubelet`, and nodes silently ignore unknown fields. `title` is the expected form of a value.
 Expressions are only text here; `cel_expression.py` compiles them.
 """
@@ -106,7 +106,7 @@ _CONFIGURATION: Final = _record(
     | _fields(
         """syncFrequency fileCheckFrequency httpCheckFrequency streamingConnectionIdleTimeout nodeStatusUpdateFrequency
         nodeStatusReportFrequency imageMinimumGCAge imageMaximumGCAge volumeStatsAggPeriod cpuManagerReconcilePeriod
-        draManagerReconcilePeriod runtimeRequestTimeout cpuCFSQuotaPeriod evictionPressureTransitionPeriod
+        runtimeRequestTimeout cpuCFSQuotaPeriod evictionPressureTransitionPeriod
         containerLogMonitorInterval shutdownGracePeriod shutdownGracePeriodCriticalPods""",
         _DURATION,
     )
@@ -116,7 +116,10 @@ _CONFIGURATION: Final = _record(
         _list_of(_TEXT),
     )
     | _fields("tlsCurvePreferences", _list_of(_INT32))
-    | _fields("cpuManagerPolicyOptions topologyManagerPolicyOptions qosReserved evictionMinimumReclaim", _map_of(_TEXT))
+    | _fields(
+        "cpuManagerPolicyOptions topologyManagerPolicyOptions qosReserved evictionMinimumReclaim defaultPodSysctls",
+        _map_of(_TEXT),
+    )
     | dict.fromkeys(_RESERVED_FIELDS, _map_of(_AMOUNT, _RESERVED))
     | _fields("evictionHard evictionSoft", _map_of(_THRESHOLD, _SIGNALS))
     | {
@@ -153,6 +156,8 @@ _CONFIGURATION: Final = _record(
         ),
     }
 )
+
+FIELDS: Final = frozenset(_CONFIGURATION["properties"])
 
 _FORMATS: Final = FormatChecker(formats=())
 

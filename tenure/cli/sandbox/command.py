@@ -22,6 +22,7 @@ from tenure.cli.sandbox.background import detach_from_parent, run_in_background,
 from tenure.cli.sandbox.worker_process import RBAC, aws_arguments
 from tenure.kube.client.client import MERGE_PATCH, KubeClient, connect
 from tenure.model.errors import NotFound
+from tenure.sandbox.controlplane.versions import DEFAULT_MINOR, SELECTED, Minor
 from tenure.sandbox.environment import Sandbox
 from tenure.sandbox.errors import DirectoryInUse, NoPort, SandboxError
 from tenure.sandbox.processes import is_alive
@@ -42,6 +43,7 @@ Detach = Annotated[bool, typer.Option("--detach", help="Run in the background.")
 Parts = Annotated[str, typer.Option(help="Parts to start, separated by commas.")]
 ClusterName = Annotated[str, typer.Option(envvar="CLUSTER_NAME", help="Cluster name.")]
 BootSeconds = Annotated[float, typer.Option(min=0, help="Seconds from a running instance to its Node.")]
+KubernetesVersion = Annotated[Minor, typer.Option("--kubernetes", envvar=SELECTED, help="Kubernetes version.")]
 TemporalNamespace = Annotated[str, typer.Option(envvar="TEMPORAL_NAMESPACE", help="Temporal namespace.")]
 ClusterConfig = Annotated[
     Path, typer.Option(envvar="KUBECONFIG", exists=True, help="Kubeconfig of the cluster to join.")
@@ -66,6 +68,7 @@ def up(
     parts: Parts = _EVERY_PART,
     cluster_name: ClusterName = Plan.cluster_name,
     boot_seconds: BootSeconds = 2.0,
+    version: KubernetesVersion = DEFAULT_MINOR,
     output: Output = "table",
     tell: ExitCodeFd = -1,
 ) -> int:
@@ -73,7 +76,7 @@ def up(
     directory = (directory or default_directory()).absolute()
     if detach and tell < 0:
         flags = [f"--dir={directory}", f"--parts={parts}", f"--cluster-name={cluster_name}"]
-        flags += [f"--boot-seconds={boot_seconds}", "--detach", f"--output={output}"]
+        flags += [f"--boot-seconds={boot_seconds}", f"--kubernetes={version}", "--detach", f"--output={output}"]
         flags += ["--keep"] if retain else []
         return run_in_background(tenure_command("sandbox", "up", *flags))
     plan = build_plan(
@@ -83,6 +86,7 @@ def up(
         node_arguments=(f"--boot-seconds={boot_seconds:g}",),
         aws_arguments=aws_arguments(),
         manifests=(CRDS, RBAC),
+        kubernetes=version,
     )
     return _run_until_stopped(Sandbox(directory, plan=plan), output, tell)
 
@@ -167,9 +171,15 @@ def aws(
 
 
 @app.command()
-def kubernetes(port: Port = None, directory: Directory = None, retain: Retain = False, output: Output = "table") -> int:
+def kubernetes(
+    port: Port = None,
+    directory: Directory = None,
+    retain: Retain = False,
+    version: KubernetesVersion = DEFAULT_MINOR,
+    output: Output = "table",
+) -> int:
     """Start only a Kubernetes control plane with the CRDs. `--port` is the port of the API server."""
-    plan = build_plan(parts=("kubernetes",), retain_data=retain, manifests=(CRDS, RBAC))
+    plan = build_plan(parts=("kubernetes",), retain_data=retain, manifests=(CRDS, RBAC), kubernetes=version)
     return _run_single_part(plan, directory, {"apiserver": port}, output)
 
 

@@ -12,18 +12,30 @@ from pathlib import Path
 from tenure.sandbox.controlplane.build import build
 from tenure.sandbox.controlplane.download import download
 from tenure.sandbox.controlplane.progress import Progress, progress
-from tenure.sandbox.controlplane.versions import NAMES, Binaries, binaries_folder
+from tenure.sandbox.controlplane.versions import (
+    NAMES,
+    Binaries,
+    Release,
+    binaries_folder,
+    find_release,
+    selected_minor,
+)
 
 ASSETS = "KUBEBUILDER_ASSETS"
 
 
-def find_or_build(environment: Mapping[str, str] = os.environ) -> Binaries:
-    """All binaries, with progress on stderr. May take long. Raises `BuildFailed` if no source has them."""
-    cache = binaries_folder()
+def find_or_build(environment: Mapping[str, str] = os.environ, *, minor: str = "") -> Binaries:
+    """All binaries of a version, with progress on stderr. May take long.
+
+    `minor`: by default that of `TENURE_KUBERNETES`. Raises `BuildFailed` if no source has the binaries, and ValueError
+    for an unknown version.
+    """
+    release = find_release(minor or selected_minor(environment))
+    cache = binaries_folder(release)
     if missing_binaries(environment, cache):
         cache.mkdir(parents=True, exist_ok=True)
         with progress() as report, only_one(cache.with_name(f"{cache.name}.lock"), report):
-            _ensure_cached(cache, environment, report)
+            _ensure_cached(release, cache, environment, report)
     return Binaries({name: _find_binary(name, environment, cache) or cache / name for name in NAMES})
 
 
@@ -40,12 +52,12 @@ def _find_binary(name: str, environment: Mapping[str, str], cache: Path) -> Path
     return None
 
 
-def _ensure_cached(cache: Path, environment: Mapping[str, str], report: Progress) -> None:
+def _ensure_cached(release: Release, cache: Path, environment: Mapping[str, str], report: Progress) -> None:
     # Check again under the lock, because another process may have built them meanwhile.
     if names := missing_binaries(environment, cache):
-        download(names, cache, report)
+        download(release, names, cache, report)
     if names := missing_binaries(environment, cache):
-        build(names, cache, report)
+        build(release, names, cache, report)
 
 
 @contextmanager

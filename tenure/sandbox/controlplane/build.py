@@ -1,7 +1,7 @@
 """Build the control plane from Go modules.
 
-`kubernetes/go.mod` pins every k8s.io staging repository to the tag of the release, so that k8s.io/kubernetes can be
-built as a dependency. etcd is in the same module, so that shared packages compile once. kwok needs other versions of
+`kubernetes-1.34/go.mod` pins every k8s.io staging repository to the tag of the release, so that k8s.io/kubernetes can
+be built as a dependency. etcd is in the same module, so that shared packages compile once. kwok needs other versions of
 these libraries and has its own module. An interrupted build continues from Go's build cache.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tenure.sandbox.controlplane.golang import ensure_golang, golang_environment
 from tenure.sandbox.controlplane.progress import Progress
-from tenure.sandbox.controlplane.versions import KUBERNETES, KWOK, install_file
+from tenure.sandbox.controlplane.versions import KWOK, Release, install_file
 from tenure.sandbox.errors import BuildFailed
 from tenure.sandbox.processes import tied_to_us
 
@@ -33,31 +33,34 @@ class Target:
     versions: dict[str, str]
 
 
-_VERSION = {
-    f"{package}.{field}": value
-    for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
-    for field, value in (
-        ("gitVersion", f"v{KUBERNETES}"),
-        ("gitMajor", KUBERNETES.split(".")[0]),
-        ("gitMinor", KUBERNETES.split(".")[1]),
-        ("gitTreeState", "clean"),
-    )
-}
 _COMMANDS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
-
-TARGETS = (
-    Target("kubernetes", {"etcd": "go.etcd.io/etcd/server/v3"}, 560, {}),
-    Target("kubernetes", {name: f"k8s.io/kubernetes/cmd/{name}" for name in _COMMANDS}, 1880, _VERSION),
-    Target("kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}, 680, {"sigs.k8s.io/kwok/pkg/consts.Version": f"v{KWOK}"}),
-)
+_KWOK = Target("kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}, 680, {"sigs.k8s.io/kwok/pkg/consts.Version": f"v{KWOK}"})
 
 
-def build(names: Sequence[str], cache: Path, report: Progress) -> None:
+def targets_of(release: Release) -> tuple[Target, ...]:
+    """The builds of all binaries of a release."""
+    module = f"kubernetes-{release.minor}"
+    commands = {name: f"k8s.io/kubernetes/cmd/{name}" for name in _COMMANDS}
+    return (
+        Target(module, {"etcd": "go.etcd.io/etcd/server/v3"}, 560, {}),
+        Target(module, commands, 1880, _version_stamps(release.kubernetes)),
+        _KWOK,
+    )
+
+
+def _version_stamps(version: str) -> dict[str, str]:
+    major, minor, _ = version.split(".")
+    fields = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    return {f"{package}.{field}": value for package in packages for field, value in fields.items()}
+
+
+def build(release: Release, names: Sequence[str], cache: Path, report: Progress) -> None:
     """Build the named binaries into the cache. Raises `BuildFailed` with the compiler's last lines."""
-    compiler = ensure_golang(report)
+    compiler = ensure_golang(report, release.go, release.wheel)
     for stale in cache.glob(".build-*"):
         shutil.rmtree(stale, ignore_errors=True)
-    for target in TARGETS:
+    for target in targets_of(release):
         binaries = [name for name in target.binaries if name in names]
         if binaries:
             build_target(compiler, target, binaries, cache, report)

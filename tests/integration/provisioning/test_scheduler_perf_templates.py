@@ -1,11 +1,8 @@
 """Plans for the pod templates of Kubernetes' own scheduler benchmark, from the Go module of the control plane."""
 
-import json
 import re
-import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +10,10 @@ import yaml
 
 from benchmarks.workloads import Scenario, make_scenario
 from tenure.model.plan import Plan
-from tenure.sandbox.controlplane.golang import ensure_golang, golang_environment
-from tenure.sandbox.controlplane.progress import LineProgress
-from tenure.sandbox.controlplane.versions import KUBERNETES
+from tenure.sandbox.controlplane.versions import DEFAULT_MINOR, RELEASES
 from tenure.scheduling.cluster_state import Change
 from tests.oracle.cluster_plan import NOW
+from tests.support.sandbox.go_modules import download_module
 
 PODS_PER_TEMPLATE = 3
 COUNT = 10
@@ -41,9 +37,8 @@ REASONS = (
 @pytest.fixture(scope="module")
 def templates() -> Mapping[str, str]:
     """Pod templates by path."""
-    command = [str(ensure_golang(LineProgress())), "mod", "download", "-json", f"k8s.io/kubernetes@v{KUBERNETES}"]
-    result = subprocess.run(command, capture_output=True, text=True, check=True, env=golang_environment())
-    folder = Path(json.loads(result.stdout)["Dir"], "test", "integration", "scheduler_perf")
+    module = download_module("k8s.io/kubernetes", RELEASES[DEFAULT_MINOR].kubernetes)
+    folder = module / "test" / "integration" / "scheduler_perf"
     found = {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("templates/**/*.yaml"))}
     return {name: text for name, text in found.items() if "\nkind: Pod\n" in text}
 

@@ -1,11 +1,11 @@
 """`tenure doctor` checks the installed kinds by the HTTP code of a list request."""
 
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from tenure.kube.client.client import KubeClient, Response
-from tenure.kube.doctor import check_kinds
+from tenure.kube.doctor import check_kinds, check_version
 
 
 class Api:
@@ -16,6 +16,16 @@ class Api:
 
     async def send(self, method: str, path: str, *, params: dict[str, str]) -> Response:
         return Response(self.code, b"{}")
+
+
+class Server:
+    """Answers /version."""
+
+    def __init__(self, version: str) -> None:
+        self.version = version
+
+    async def request(self, method: str, path: str) -> dict[str, Any]:
+        return {"gitVersion": self.version}
 
 
 @pytest.mark.parametrize(
@@ -37,3 +47,21 @@ async def test_kind_is_reported_as_not_installed_only_after_404(code: int, level
         "ec2nodeclasses.karpenter.k8s.aws",
         "lifecyclepolicies.tenure.sh",
     ]
+
+
+@pytest.mark.parametrize(
+    ("version", "level"),
+    [
+        ("v1.28.9-eks-1", "advice"),
+        ("v1.29.0", "ok"),
+        ("v1.34.4", "ok"),
+        ("v1.37.2-eks-3", "ok"),
+        ("v1.38.0", "advice"),
+        ("v2.0.0", "advice"),
+        ("", "ok"),
+    ],
+)
+async def test_unsupported_kubernetes_version_is_advised(version: str, level: str) -> None:
+    (found,) = await check_version(cast(KubeClient, Server(version)))
+    assert found.level == level
+    assert found.message.startswith(version)

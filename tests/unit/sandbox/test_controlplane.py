@@ -12,8 +12,19 @@ import pytest
 
 from tenure.sandbox.controlplane import binaries, build, download, find_or_build
 from tenure.sandbox.controlplane.progress import LineProgress
-from tenure.sandbox.controlplane.versions import ETCD, KUBERNETES, KWOK, NAMES, binaries_folder, platform_target
+from tenure.sandbox.controlplane.versions import (
+    DEFAULT_MINOR,
+    KWOK,
+    NAMES,
+    RELEASES,
+    SELECTED,
+    Release,
+    binaries_folder,
+    platform_target,
+)
 from tenure.sandbox.errors import BuildFailed
+
+RELEASE = RELEASES[DEFAULT_MINOR]
 
 
 def write_binaries(folder: Path, *names: str) -> None:
@@ -26,7 +37,7 @@ def write_binaries(folder: Path, *names: str) -> None:
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TENURE_CACHE", str(tmp_path / "cache"))
-    return binaries_folder()
+    return binaries_folder(RELEASE)
 
 
 @pytest.fixture
@@ -43,11 +54,23 @@ def test_folder_from_environment_takes_precedence_over_cache(cache: Path, tmp_pa
     assert found["kwok"] == cache / "kwok"
 
 
+def test_each_release_has_its_own_cache(cache: Path) -> None:
+    for release in RELEASES.values():
+        write_binaries(binaries_folder(release), *NAMES)
+    assert find_or_build({})["etcd"] == cache / "etcd"
+    newest = binaries_folder(RELEASES["1.37"]) / "etcd"
+    assert (
+        find_or_build({SELECTED: "1.37"})["etcd"] == find_or_build({}, minor="1.37")["etcd"] == newest != cache / "etcd"
+    )
+    with pytest.raises(ValueError, match=r"1\.99 is not available, expected one of 1\.34, 1\.37"):
+        find_or_build({SELECTED: "1.99"})
+
+
 def test_concurrent_callers_build_once(cache: Path, no_site: None, monkeypatch: pytest.MonkeyPatch) -> None:
     builds: list[list[str]] = []
     begun, may_continue = threading.Event(), threading.Event()
 
-    def slow_build(names: list[str], folder: Path, report: object) -> None:
+    def slow_build(release: Release, names: list[str], folder: Path, report: object) -> None:
         builds.append(names)
         begun.set()
         assert may_continue.wait(30)
@@ -69,7 +92,7 @@ def test_finished_binaries_of_interrupted_build_are_reused(
 ) -> None:
     write_binaries(cache, "etcd", "kwok")
     build_requests: list[list[str]] = []
-    monkeypatch.setattr(build, "ensure_golang", lambda report: Path("go"))
+    monkeypatch.setattr(build, "ensure_golang", lambda *_: Path("go"))
 
     def build_some(go: Path, target: object, names: list[str], cache: Path, report: object) -> None:
         build_requests.append(names)
@@ -89,7 +112,7 @@ def test_failed_build_shows_last_compiler_lines(tmp_path: Path) -> None:
 def archive_of_etcd() -> bytes:
     content, (system, architecture) = io.BytesIO(), platform_target()
     with tarfile.open(fileobj=content, mode="w:gz") as archive:
-        member = tarfile.TarInfo(f"etcd-v{ETCD}-{system}-{architecture}/etcd")
+        member = tarfile.TarInfo(f"etcd-v{RELEASE.etcd}-{system}-{architecture}/etcd")
         member.size = len(b"etcd")
         archive.addfile(member, io.BytesIO(b"etcd"))
     return content.getvalue()
@@ -99,10 +122,10 @@ def published() -> dict[str, bytes]:
     system, architecture = platform_target()
     found = {"/": b"here"}
     for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler"):
-        path = f"/v{KUBERNETES}/bin/{system}/{architecture}/{name}"
+        path = f"/v{RELEASE.kubernetes}/bin/{system}/{architecture}/{name}"
         found |= {path: name.encode(), f"{path}.sha256": hashlib.sha256(name.encode()).hexdigest().encode()}
-    archive, etcd = archive_of_etcd(), f"/etcd-io/etcd/releases/download/v{ETCD}"
-    file = f"etcd-v{ETCD}-{system}-{architecture}.tar.gz"
+    archive, etcd = archive_of_etcd(), f"/etcd-io/etcd/releases/download/v{RELEASE.etcd}"
+    file = f"etcd-v{RELEASE.etcd}-{system}-{architecture}.tar.gz"
     found |= {f"{etcd}/{file}": archive}
     found |= {f"{etcd}/SHA256SUMS": f"{hashlib.sha256(archive).hexdigest()}  {file}\n".encode()}
     return found | {f"/kubernetes-sigs/kwok/releases/download/v{KWOK}/kwok-{system}-{architecture}": b"kwok"}
@@ -153,7 +176,7 @@ def test_download_with_wrong_digest_is_built_instead(
         if path.endswith("/kube-scheduler"):
             site[path] = b"something else"
     built: list[list[str]] = []
-    monkeypatch.setattr(binaries, "build", lambda names, folder, report: built.append(names))
+    monkeypatch.setattr(binaries, "build", lambda release, names, folder, report: built.append(names))
     find_or_build({})
     assert built == [["kube-scheduler"]]
     assert not (cache / "kube-scheduler").exists()
