@@ -1,6 +1,6 @@
 # Every target installs its requirements; a second call starts at once. ARGS is passed to the command of the target.
 .DEFAULT_GOAL := help
-.PHONY: help setup controlplane tools docs pictures demo unit test test-integration test-killed test-replay test-nightly \
+.PHONY: help setup controlplane tools docs pictures demo unit test test-kubernetes test-integration test-killed test-replay test-nightly \
     test-chaos test-all check audit sbom bench scenarios chaos compare postgres clean
 BIN := .venv/bin
 ARGS ?=
@@ -43,6 +43,11 @@ unit: setup ## Run the tests that need no real component (ARGS="-k drain" select
 test: controlplane ## Run unit tests, adapter tests and smoke scenarios in one sandbox (ARGS="-k drain" selects)
 	@$(PYTEST) -n 5 --junitxml=build/test.xml tests/unit tests/replay tests/adapters tests/smoke $(ARGS)
 
+test-kubernetes: export TENURE_KUBERNETES := 1.37
+test-kubernetes: setup ## Run the adapter tests with the newest supported version of Kubernetes
+	@$(BIN)/python -c 'from tenure.sandbox.controlplane import find_or_build; find_or_build()'
+	@$(PYTEST) -n 5 --junitxml=build/kubernetes.xml tests/adapters tests/integration/sandbox/test_controlplane.py $(ARGS)
+
 test-integration: controlplane ## Run all integration tests and scenarios
 	@$(PYTEST) -n 5 --junitxml=build/integration.xml tests/integration tests/scenarios $(ARGS)
 
@@ -63,7 +68,7 @@ test-chaos: controlplane ## Run the chaos tests, which kill workers, stop servic
 
 test-all: ## Run every tier; if one fails, the others still run
 	@failed=0; \
-	for tier in test test-integration test-killed test-replay test-nightly test-chaos; do \
+	for tier in test test-kubernetes test-integration test-killed test-replay test-nightly test-chaos; do \
 	    $(MAKE) --no-print-directory $$tier || failed=1; \
 	done; \
 	exit $$failed

@@ -11,6 +11,7 @@ from contextlib import suppress
 import structlog
 from temporalio import activity
 
+from activities.node_conditions import set_node_conditions
 from activities.ports.core import ConditionPatch, DrainPod, NodeFact, Ports, find_node, find_nodeclaim, publish_event_on
 from activities.runtime import background_heartbeat, call_for_each, map_faults
 from tenure.apis import labels
@@ -20,7 +21,7 @@ from tenure.clock import utc_now
 from tenure.model.base import parse_timestamp
 from tenure.model.disruption.commands import CommandRequest, CommandResult
 from tenure.model.disruption.decision import CommandCandidate
-from tenure.model.errors import Fault, Forbidden
+from tenure.model.errors import Fault
 from tenure.model.nodeclaim.requests import DisruptionResult, NodeClaimDisruptionRequest, NodeClaimRef, ReportRequest
 
 log = structlog.get_logger(__name__)
@@ -28,7 +29,9 @@ log = structlog.get_logger(__name__)
 
 def node_blocker(node: NodeFact) -> str:
     """Why the node may not be disrupted; empty if it may."""
-    return f"Node {node.name} is annotated {DO_NOT_DISRUPT}" if node.annotations.get(DO_NOT_DISRUPT) == "true" else ""
+    if node.annotations.get(DO_NOT_DISRUPT) == "true":
+        return f"Node {node.name} is annotated {DO_NOT_DISRUPT}"
+    return f"Node {node.name}: {why}" if (why := node.maintained_by_others) else ""
 
 
 def pods_blocker(pods: Iterable[DrainPod]) -> str:
@@ -290,18 +293,11 @@ class DisruptionActivities:
             )
             await self._set_condition(ref.name, ref.uid, condition)
             if node:
-                await self._set_node_condition(node.name, condition)
+                await set_node_conditions(self._nodes, node.name, (condition,))
         if request.event:
             await publish_event_on(self._events, "NodeClaim", ref, request.event, request.message)
             if node:
                 await publish_event_on(self._events, "Node", node, request.event, request.message)
-
-    async def _set_node_condition(self, node: str, condition: ConditionPatch) -> None:
-        """A role of an older version has no right to set it, and the NodeClaim has the same condition."""
-        try:
-            await self._nodes.set_condition(node, condition, now=utc_now())
-        except Forbidden as fault:
-            log.warning("node condition not set", Node={"name": node}, condition=condition.type, error=str(fault))
 
 
 def _blocked_result(blocked: Sequence[tuple[CommandCandidate, str]]) -> CommandResult:

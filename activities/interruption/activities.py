@@ -1,9 +1,10 @@
-"""Kubernetes events and the annotation about the AWS events of a node."""
+"""Kubernetes events, conditions of the Node and the annotation about the AWS events of a node."""
 
 from temporalio import activity
 
+from activities.node_conditions import set_node_conditions
 from activities.nodeclaim.eviction import BatchedFirstEviction
-from activities.ports.core import Named, Ports, publish_event_on
+from activities.ports.core import Named, Ports, find_node, publish_event_on
 from activities.runtime import map_faults
 from tenure.apis.labels import INTERRUPTIONS, MAINTENANCE_UNTIL
 from tenure.model.base import REQUEST_PRIORITY
@@ -30,12 +31,12 @@ class NodeInterruptionActivities:
             await self._claims.patch_annotations(
                 ref.name, {INTERRUPTIONS: request.text or None, MAINTENANCE_UNTIL: maintenance_until}, uid=ref.uid
             )
-        if not request.events:
+        if not (request.events or request.node_conditions):
             return
-        node = await self._nodes.get(ref.node_name) if ref.node_name else None
-        objects: list[tuple[str, Named]] = [("NodeClaim", ref)]
-        if node is not None and node.provider_id == ref.provider_id:
-            objects.append(("Node", node))
+        node = await find_node(self._nodes, ref.node_name, ref.provider_id)
+        if node is not None and request.node_conditions:
+            await set_node_conditions(self._nodes, node.name, request.node_conditions)
+        objects: list[tuple[str, Named]] = [("NodeClaim", ref), *([("Node", node)] if node is not None else ())]
         for event in request.events:
             for kind, about in objects:
                 await publish_event_on(self._events, kind, about, event.reason, event.message)

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from temporalio import activity
 
+from activities.node_conditions import DRAIN_CLEARED, set_node_conditions
 from activities.nodeclaim.drain_pass import DrainPass
 from activities.nodeclaim.eviction import BatchedFirstEviction
 from activities.ports.core import ConditionPatch, Ports, find_nodeclaim, publish_event_on
@@ -91,6 +92,7 @@ class DrainActivities:
         if claim is None or claim.metadata.is_deleting or node is None or node.deleting:
             return False
         await nodes.unmark_disrupted(node.name)
+        await set_node_conditions(nodes, node.name, DRAIN_CLEARED)
         conditions = (
             ConditionPatch(type=labels.DISRUPTION_REASON, status=""),
             ConditionPatch(type=labels.DRAINED, status="False", reason=labels.DRAIN_CANCELLED, message=request.why),

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from temporalio import activity
 
+from activities.node_conditions import DRAIN_COMPLETED, DRAIN_FORCED, DRAIN_STARTED, set_node_conditions
 from activities.nodeclaim.eviction import EvictionQueue, FirstEviction
 from activities.ports.core import (
     AttachedVolume,
@@ -107,7 +108,7 @@ class DrainPass:
             if self._eviction_queue:
                 await self._eviction_queue.publish_events()
             await self._ensure_deleting(claim, node)
-        await self._write_draining()
+        await self._write_draining(node.name)
         self.status = self._evaluate_status(blockers, pods, volumes, not_ready, now)
         if not pods and not volumes and (now - tainted_at).total_seconds() >= MIN_DRAIN:
             return await self._finish_drain(claim, DRAINED_CONDITIONS, "drained")
@@ -190,9 +191,11 @@ class DrainPass:
             self._tainted_at = (before.last_transition_time if before else None) or now
         return self._tainted_at
 
-    async def _write_draining(self) -> None:
-        """Write the condition Drained once, after the first evictions, which are more urgent."""
+    async def _write_draining(self, node: str) -> None:
+        """Write the conditions once, after the first evictions, which are more urgent."""
         if self._is_draining_unwritten:
+            # The Node first, so that a retry writes both.
+            await set_node_conditions(self._nodes, node, DRAIN_STARTED)
             await self._write_conditions(
                 (ConditionPatch(type=labels.DRAINED, status="Unknown", reason=labels.DRAINING),)
             )
@@ -282,6 +285,9 @@ class DrainPass:
     async def _finish_drain(
         self, claim: NodeClaim | None, conditions: Sequence[ConditionPatch], outcome: str, pods: int = 0
     ) -> DrainResult:
+        if self._node is not None:
+            node_conditions = DRAIN_COMPLETED if outcome == "drained" else DRAIN_FORCED
+            await set_node_conditions(self._nodes, self._node.name, node_conditions)
         await self._write_conditions(conditions)
         if self.defers_deletion and not self._request.stay:
             await self._delete_claim(claim)

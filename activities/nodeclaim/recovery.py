@@ -6,6 +6,7 @@ and written to the status.
 
 from temporalio import activity
 
+from activities.node_conditions import DRAIN_CLEARED, MAINTENANCE_CLEARED, MAINTENANCE_TYPES, set_node_conditions
 from activities.nodeclaim.instance_assignment import launched_from_status, write_launched
 from activities.ports.core import ConditionPatch, LaunchFacts, Ports, find_node, find_nodeclaim
 from activities.runtime import map_faults
@@ -41,6 +42,9 @@ class RecoveryActivities:
             else None
         )
         await self._restore_schedulable(claim, node)
+        if node and any(one.type in MAINTENANCE_TYPES for one in node.conditions):
+            # The recovered workflow sets those that still apply.
+            await set_node_conditions(self._nodes, node.name, MAINTENANCE_CLEARED)
         return RecoveredState(
             launched=launched,
             node_name=node.name if node else claim.status.node_name,
@@ -68,6 +72,7 @@ class RecoveryActivities:
         if not (node.being_disrupted or claim.is_true(labels.DISRUPTION_REASON)):
             return
         await self._nodes.unmark_disrupted(node.name)
+        await set_node_conditions(self._nodes, node.name, DRAIN_CLEARED)
         cleared = ConditionPatch(type=labels.DISRUPTION_REASON, status="")
         await self._claims.patch(claim.name, claim.uid, conditions=(cleared,), now=utc_now())
 

@@ -117,8 +117,9 @@ class Nodes(Labelled, Protocol):
 
     async def unmark_disrupted(self, name: str) -> bool: ...
 
-    async def set_condition(self, name: str, condition: ConditionPatch, *, now: datetime) -> bool:
-        """Set or remove one condition without a change of the others; False if the Node is gone."""
+    async def set_conditions(self, name: str, conditions: Sequence[ConditionPatch], *, now: datetime) -> bool:
+        """Set or remove conditions without a change of the others; False if the Node is gone. A lifecycle condition
+        that another controller has set stays."""
 
     async def delete(self, name: str) -> bool:
         """Request deletion; False if it is gone."""

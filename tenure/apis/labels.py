@@ -210,6 +210,18 @@ VOLUMES_DETACHED: Final = "VolumesDetached"
 INSTANCE_TERMINATING: Final = "InstanceTerminating"
 CONSISTENT_STATE_FOUND: Final = "ConsistentStateFound"
 DISRUPTION_REASON: Final = "DisruptionReason"
+# Node: lifecycle conditions of Kubernetes 1.37, and `Drained`
+DRAIN_IN_PROGRESS: Final = "DrainInProgress"
+MAINTENANCE_PLANNED: Final = "MaintenancePlanned"
+MAINTENANCE_IN_PROGRESS: Final = "MaintenanceInProgress"
+GRACEFUL_SHUTDOWN: Final = "GracefulNodeShutdownInProgress"
+NODE_LIFECYCLE_CONDITIONS: Final = (
+    DRAIN_IN_PROGRESS,
+    DRAINED,
+    MAINTENANCE_PLANNED,
+    MAINTENANCE_IN_PROGRESS,
+    GRACEFUL_SHUTDOWN,
+)
 # EC2NodeClass (and ValidationSucceeded)
 AMIS_READY: Final = "AMIsReady"
 SUBNETS_READY: Final = "SubnetsReady"
@@ -256,6 +268,13 @@ KNOWN_EPHEMERAL_TAINTS_EXIST: Final = "KnownEphemeralTaintsExist"
 RESOURCE_NOT_REGISTERED: Final = "ResourceNotRegistered"
 DRAINING: Final = "Draining"
 DRAIN_CANCELLED: Final = "GaveUp"
+# Node lifecycle conditions. The prefix tells Tenure's conditions from those of other controllers.
+OWN_REASON_PREFIX: Final = "Tenure"
+NODE_DRAINING: Final = f"{OWN_REASON_PREFIX}Draining"
+NODE_DRAINED: Final = f"{OWN_REASON_PREFIX}Drained"
+NODE_DRAIN_FORCED: Final = f"{OWN_REASON_PREFIX}DrainForced"
+NODE_MAINTENANCE: Final = f"{OWN_REASON_PREFIX}InstanceMaintenance"
+# NodeClaim
 AWAITING_VOLUME_DETACHMENT: Final = "AwaitingVolumeDetachment"
 TERMINATION_GRACE_PERIOD_ELAPSED: Final = "TerminationGracePeriodElapsed"
 CONSISTENCY_CHECK_FAILED: Final = "ConsistencyCheckFailed"

@@ -107,6 +107,10 @@ BLOCKERS: Final[Mapping[str, Reason]] = {
     "CapacityBuffer": Reason("it holds the capacity of a CapacityBuffer"),
     "PodsExpected": Reason("pending pods are expected on it"),
     "NodeDoNotDisrupt": Reason("the annotation `karpenter.sh/do-not-disrupt` of its Node", "remove the annotation"),
+    "NodeMaintenance": Reason(
+        "another controller drains or maintains its Node, by a lifecycle condition of the Node",
+        "wait until the controller has removed the condition",
+    ),
     "NoPool": Reason(
         "it has no NodePool, or its NodePool is gone", "delete the NodeClaim, or create the NodePool again"
     ),
@@ -262,6 +266,7 @@ INELIGIBILITIES: Final[Mapping[str, Reason]] = {
     "StaticPool": Reason("its NodePool is static"),
     "PoolClosed": Reason("its NodePool can launch no node", "read the NodePool's conditions"),
     "NodeDoNotDisrupt": BLOCKERS["NodeDoNotDisrupt"],
+    "NodeMaintenance": BLOCKERS["NodeMaintenance"],
     "PodDoNotDisrupt": BLOCKERS["PodDoNotDisrupt"],
     POD_UNPLANNABLE: PENDING_PODS[POD_UNPLANNABLE],
     "PodDisruptionBudget": BLOCKERS["PodDisruptionBudget"],

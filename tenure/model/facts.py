@@ -6,7 +6,7 @@
 from collections.abc import Mapping
 from datetime import datetime
 
-from tenure.apis.labels import DISRUPTED_TAINT_KEY
+from tenure.apis.labels import DISRUPTED_TAINT_KEY, MAINTENANCE_PLANNED
 from tenure.model.base import Value
 
 
@@ -214,6 +214,8 @@ class NodeFact(Value):
     ready: bool = False
     ready_changed: datetime | None = None
     conditions: tuple[NodeCondition, ...] = ()
+    maintenance: tuple[str, ...] = ()
+    """Lifecycle conditions that another controller has set to True, such as `DrainInProgress`."""
     boot_id: str = ""
     deleting: bool = False
     finalizers: tuple[str, ...] = ()
@@ -225,6 +227,13 @@ class NodeFact(Value):
     def being_disrupted(self) -> bool:
         """The Node has Karpenter's taint `disrupted`."""
         return any(one.key == DISRUPTED_TAINT_KEY for one in self.taints)
+
+    @property
+    def maintained_by_others(self) -> str:
+        """Why another controller has the node in hand, such as a drain or maintenance; empty if none has. Planned
+        maintenance has not begun."""
+        active = [one for one in self.maintenance if one != MAINTENANCE_PLANNED]
+        return f"another controller has set the condition {', '.join(active)}" if active else ""
 
 
 class NodeClaimFact(Value):

@@ -56,6 +56,8 @@ class ObservedNodeClaim(Message):
     drain: str = ""
     """A hash of what a blocked drain waits for, such as pods and their budgets; empty while it is not blocked."""
     do_not_disrupt: bool = False
+    maintenance: str = ""
+    """The lifecycle conditions that another controller has set on the Node, for which it is left alone."""
     consolidation: str = ""
     """`<consolidationPolicy>/<consolidateAfter>` of the NodePool, such as `WhenEmpty/30s`; empty without a NodePool."""
     drift: str = ""

@@ -68,6 +68,13 @@ CONDITIONS: Final[Mapping[str, Iterable[tuple[str, str]]]] = {
         (labels.DISRUPTION_REASON, "the node is being disrupted; the reason gives the cause"),
         (labels.NEEDS_ATTENTION, "its blocker does not clear by itself; the reason is its code. The Node has it too"),
     ),
+    "Node": (
+        (labels.DRAIN_IN_PROGRESS, "it is being drained"),
+        (labels.DRAINED, "its pods and volumes have left"),
+        (labels.MAINTENANCE_PLANNED, "AWS has announced maintenance of its instance"),
+        (labels.MAINTENANCE_IN_PROGRESS, "its instance is stopped for that maintenance"),
+        (labels.GRACEFUL_SHUTDOWN, "its instance is being stopped"),
+    ),
     "EC2NodeClass": (
         *((one, "that part was resolved") for one in labels.NODECLASS_CONDITIONS if one != labels.VALIDATION_SUCCEEDED),
         (labels.VALIDATION_SUCCEEDED, "a dry-run launch was allowed, and kubelet settings and user data are valid"),

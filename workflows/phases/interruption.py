@@ -29,6 +29,7 @@ from tenure.policy.interruption.decision import (
 )
 from tenure.policy.interruption.event_texts import due_event_texts, event_records, published_versions
 from tenure.policy.interruption.events import end_stopping_events, format_annotation, record_messages, restore_messages
+from tenure.policy.interruption.node_conditions import condition_changes, maintenance_conditions
 from workflows import metrics
 from workflows.activity_options import REPORT, drain_queue_options, with_summary
 from workflows.nodeclaim_context import NodeClaimContext
@@ -101,11 +102,11 @@ async def disrupt_for_interruption(context: NodeClaimContext) -> Phase:
 
 
 def has_unreported_events(state: NodeClaimState) -> bool:
-    if not state.interruptions and not state.interruptions_annotation:
+    if not (state.interruptions or state.interruptions_annotation or state.node_conditions):
         return False
     if state.phase not in _PHASES or not state.observed.exists or is_about_to_drain(state):
         return False
-    return _is_unwritten(state) or bool(due_event_texts(state, workflow.now()))
+    return _is_unwritten(state) or bool(due_event_texts(state, workflow.now()) or condition_changes(state))
 
 
 def is_about_to_drain(state: NodeClaimState) -> bool:
@@ -138,8 +139,9 @@ async def write_interruption_events(context: NodeClaimContext) -> None:
         write=write,
         text=format_annotation(state.interruptions),
         maintenance_until=maintenance_until(state),
+        node_conditions=condition_changes(state),
     )
-    if event_texts or write:
+    if event_texts or write or request.node_conditions:
         await workflow.execute_activity_method(
             NodeInterruptionActivities.publish_interruption_events, request, **_publish_options(state)
         )
@@ -150,6 +152,7 @@ async def write_interruption_events(context: NodeClaimContext) -> None:
         published_event_versions=reported_texts,
         interruptions_annotation=request.text,
         maintenance_until=request.maintenance_until,
+        node_conditions=maintenance_conditions(state),
     )
 
 

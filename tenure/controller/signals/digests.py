@@ -233,6 +233,7 @@ def _ready_observation(view: NodeClaimView, joined: ObservedNodeClaim, node: Nod
             "ready_since": node.ready_changed,
             "boot_id": node.boot_id,
             "consolidation": view.consolidation,
+            "maintenance": node.maintained_by_others,
             "do_not_disrupt": node.annotations.get(labels.DO_NOT_DISRUPT) == "true",
         }
     )

@@ -156,7 +156,7 @@ def _merge_conditions(
     """Merge conditions, without a `Ready`. Only a new status changes the transition time."""
     found = {one["type"]: one for one in current}
     for one in desired:
-        found[one.type] = {**stamp_condition(current, one, now), "observedGeneration": generation}
+        found[one.type] = {**stamp_condition(found.get(one.type, {}), one, now), "observedGeneration": generation}
     return list(found.values())
 
 

@@ -20,7 +20,7 @@ from tenure.kube.client.errors import Json
 from tenure.kube.client.objects import BuildPatch, Objects, SharedRead
 from tenure.kube.client.patches import AnnotationPatcher, stamp_condition
 from tenure.kube.client.resources import NODES, PODS
-from tenure.kube.facts.objects import node_fact, registration_gaps
+from tenure.kube.facts.objects import is_set_by_others, node_fact, registration_gaps
 from tenure.kube.facts.pod_drain import is_protected, is_reschedulable
 from tenure.kube.facts.pods import read_pod
 from tenure.model.base import object_log_fields
@@ -109,15 +109,22 @@ class KubeNodes(AnnotationPatcher):
     async def unmark_disrupted(self, name: str) -> bool:
         return await self._patch_taints(name, _undo_disruption_patch, "untainted node") is not None
 
-    async def set_condition(self, name: str, condition: ConditionPatch, *, now: datetime) -> bool:
+    async def set_conditions(self, name: str, conditions: Sequence[ConditionPatch], *, now: datetime) -> bool:
         node = await self._nodes.get(name)
         if node is None:
             return False
-        current = (node.get("status") or {}).get("conditions") or ()
-        removal = {"type": condition.type, "$patch": "delete"}
-        # A strategic merge patch finds the condition by its type. The kubelet's conditions stay as they are.
-        patch = stamp_condition(current, condition, now) if condition.status else removal
-        body = {"status": {"conditions": [patch]}}
+        current = {one["type"]: one for one in (node.get("status") or {}).get("conditions") or ()}
+        # A strategic merge patch finds a condition by its type. The kubelet's conditions stay as they are.
+        patches = [
+            stamp_condition(current.get(one.type, {}), one, now)
+            if one.status
+            else {"type": one.type, "$patch": "delete"}
+            for one in conditions
+            if _may_write(current.get(one.type), one)
+        ]
+        if not patches:
+            return True
+        body = {"status": {"conditions": patches}}
         try:
             await self._client.request("PATCH", NODES.path(name, sub="status"), body=body, content_type=STRATEGIC_MERGE)
         except NotFound:
@@ -129,6 +136,14 @@ class KubeNodes(AnnotationPatcher):
 
     async def release(self, name: str) -> bool:
         return await self._nodes.drop_finalizer(name, labels.TERMINATION_FINALIZER)
+
+
+def _may_write(current: Json | None, patch: ConditionPatch) -> bool:
+    """False if another controller has set the lifecycle condition, or there is nothing to remove."""
+    if current is None:
+        return bool(patch.status)
+    is_active = current["status"] == "True" or not patch.status
+    return not (is_active and is_set_by_others(current))
 
 
 def _log_fields(node: Json) -> dict[str, Any]:

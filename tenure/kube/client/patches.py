@@ -42,9 +42,8 @@ def apply_condition_patches(
     return list(stored) if after == before else [one.to_object() for one in after]
 
 
-def stamp_condition(current: Sequence[Json], patch: ConditionPatch, now: datetime) -> Json:
+def stamp_condition(before: Json, patch: ConditionPatch, now: datetime) -> Json:
     """The condition for an object without `Ready` dependents. Only a new status changes the transition time."""
-    before = next((one for one in current if one["type"] == patch.type), {})
     same = before.get("status") == patch.status
     return {
         "type": patch.type,

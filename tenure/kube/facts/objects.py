@@ -44,6 +44,11 @@ def node_fact(node: Json) -> NodeFact:
                 }
                 for one in status.get("conditions") or ()
             ],
+            "maintenance": [
+                one["type"]
+                for one in status.get("conditions") or ()
+                if one["status"] == "True" and is_set_by_others(one)
+            ],
             "boot_id": (status.get("nodeInfo") or {}).get("bootID", ""),
             "deleting": "deletionTimestamp" in metadata,
             "finalizers": metadata.get("finalizers") or (),
@@ -51,6 +56,12 @@ def node_fact(node: Json) -> NodeFact:
             "created": metadata["creationTimestamp"],
         }
     )
+
+
+def is_set_by_others(condition: Json) -> bool:
+    """Whether it is a Node lifecycle condition of another controller."""
+    is_own = condition.get("reason", "").startswith(labels.OWN_REASON_PREFIX)
+    return condition["type"] in labels.NODE_LIFECYCLE_CONDITIONS and not is_own
 
 
 def registration_gaps(node: Json) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ Cause = Literal[
     "StaticPool",
     "PoolClosed",
     "NodeDoNotDisrupt",
+    "NodeMaintenance",
     "PodDoNotDisrupt",
     "PodUnplannable",
     "PodDisruptionBudget",

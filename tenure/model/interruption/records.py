@@ -16,6 +16,7 @@ from tenure.model.interruption.messages import (
     OpenInterruption,
 )
 from tenure.model.nodeclaim.requests import NodeClaimRef
+from tenure.model.provider_results import ConditionPatch
 
 NOTHING: Final = "no_op"
 """Karpenter's message type for a message that needs no action."""
@@ -162,6 +163,8 @@ class InterruptionNotification(Message):
     """Value of the annotation; empty removes the annotation."""
     maintenance_until: datetime | None = None
     """End of the maintenance stop of an instance; None: the instance is not stopped or not awaited."""
+    node_conditions: tuple[ConditionPatch, ...] = ()
+    """Changed lifecycle conditions of the Node."""
 
 
 class SourceState(Message):

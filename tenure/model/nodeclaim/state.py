@@ -148,6 +148,8 @@ class NodeClaimState(Message):
     pending_events: tuple[ReportRequest, ...] = ()
     """Kubernetes events that the outbox has not sent yet, oldest first."""
     maintenance_until: datetime | None = None
+    node_conditions: dict[str, str] = {}
+    """Published lifecycle conditions of the Node for AWS events, with their messages."""
     out_of_service: bool = False
     """An activity may have tainted the node, so the node must be put back into service unless it is disrupted."""
     interrupted: str = ""

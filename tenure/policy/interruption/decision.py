@@ -168,6 +168,12 @@ def retained_until(state: NodeClaimState, event: Event) -> datetime | None:
     return since + max_downtime if since and max_downtime and not spot else None
 
 
+def is_under_way(state: NodeClaimState, event: Event) -> bool:
+    """Whether the instance is stopped for the event, by AWS or by Tenure."""
+    stop = _stop_for(state, event)
+    return stop.step != "failed" if stop else _stopped_since(state, event) is not None
+
+
 def maintenance_until(state: NodeClaimState) -> datetime | None:
     return max((until for event in live_events(state) if (until := retained_until(state, event))), default=None)
 

@@ -141,6 +141,8 @@ def check_interval(checks: int) -> timedelta:
 def _decide_expired(state: NodeClaimState, now: datetime) -> ReadyDecision:
     """Expiration under budget, if a policy enables it: the node is disrupted when its NodePool's budgets allow it,
     whatever runs on it."""
+    if state.observed.maintenance:
+        return _withdraw_request(state, _blocked("NodeMaintenance", state.observed.maintenance, why=EXPIRED))
     return _decide_paused(state, now) or _decide_drain_backoff(state, now) or _decide_permit(state, now, EXPIRED)
 
 
@@ -205,6 +207,8 @@ def _why_not_removed(state: NodeClaimState) -> tuple[str, str]:
         if observed.needed_by_buffer:
             return "CapacityBuffer", f"room for CapacityBuffer {observed.needed_by_buffer}"
         return "PodsExpected", observed.awaited_pods
+    if observed.maintenance:
+        return "NodeMaintenance", observed.maintenance
     if observed.do_not_disrupt:
         return "NodeDoNotDisrupt", "the annotation karpenter.sh/do-not-disrupt on the Node"
     if not observed.consolidation:
@@ -216,7 +220,8 @@ def _why_not_removed(state: NodeClaimState) -> tuple[str, str]:
 def empty_due_at(state: NodeClaimState) -> datetime | None:
     observed = state.observed
     after = consolidate_after(observed.consolidation)
-    if not observed.empty or observed.empty_since is None or after is None or observed.do_not_disrupt:
+    is_protected = observed.do_not_disrupt or bool(observed.maintenance)
+    if not observed.empty or observed.empty_since is None or after is None or is_protected:
         return None
     return observed.empty_since + after
 

@@ -63,7 +63,10 @@ def repair_rules_of(rules: LifecycleRules | None) -> RepairRules:
 
 
 def decide_repair(state: NodeClaimState, now: datetime) -> Repair:
-    """The next repair step; `wait` without an unhealthy condition that a rule counts."""
+    """The next repair step; `wait` without an unhealthy condition that a rule counts, or while another controller
+    maintains the node."""
+    if state.observed.maintenance:
+        return Repair()
     health, rules = state.health, repair_rules_of(state.observed.rules)
     matches = _match_intervals(state, rules)
     if health.step_at is not None:

@@ -121,7 +121,7 @@ class CandidateEvaluator:
                 nodeclaim, self.request.allowed_disruptions.youngest.get(nodeclaim.pool), now
             ),
             lambda: eligibility.consolidate_after_exclusions(nodeclaim, pool, now),
-            lambda: eligibility.do_not_disrupt_exclusions(node),
+            lambda: eligibility.node_exclusions(node),
             lambda: eligibility.pod_exclusions(nodeclaim, bound, self.pod_budgets, facts.storage, now),
             lambda: eligibility.capacity_buffer_exclusions([one for one in expected if one.uid in self.virtual]),
             lambda: eligibility.price_exclusions(

@@ -77,7 +77,11 @@ class _DisruptionPass:
             if is_within_consolidate_after(one.nodeclaim, facts.pools.get(one.nodeclaim.pool), self.request.now)
         ]
         drifted = [one.node_name for one in self.candidates if one.nodeclaim.drifted]
-        closed_nodes: dict[Method, list[str]] = {"Underutilized": within_consolidate_after, "Drifted": drifted}
+        maintained = [one.node_name for one in self.candidates if one.node and one.node.maintenance]
+        closed_nodes: dict[Method, list[str]] = {
+            "Underutilized": [*within_consolidate_after, *maintained],
+            "Drifted": [*drifted, *maintained],
+        }
         self.snapshot = ClusterSnapshot(context.inputs, context.pass_settings, context.get_shape, closed_nodes)
         self.snapshot.apply_plan(context.plan, context.waiting)
         self.snapshot.close_nodepools(self.request.unsold)

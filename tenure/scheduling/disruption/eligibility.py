@@ -107,8 +107,11 @@ def is_within_consolidate_after(nodeclaim: NodeClaimFact, pool: NodePoolFact | N
     return after is not None and consolidate_after_end(nodeclaim, after) > now
 
 
-def do_not_disrupt_exclusions(node: NodeFact | None) -> Iterator[Ineligibility]:
-    """The annotation do-not-disrupt on the Node. As in Karpenter, only `true` has an effect."""
+def node_exclusions(node: NodeFact | None) -> Iterator[Ineligibility]:
+    """Lifecycle conditions of another controller, and the annotation do-not-disrupt on the Node. As in Karpenter, only
+    `true` has an effect."""
+    if node and node.maintained_by_others:
+        yield _build_exclusion("NodeMaintenance", node.maintained_by_others)
     if node and node.annotations.get(DO_NOT_DISRUPT) == "true":
         yield _build_exclusion("NodeDoNotDisrupt", f"the Node has the annotation {DO_NOT_DISRUPT}: true")
 

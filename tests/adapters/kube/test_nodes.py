@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from activities.node_conditions import DRAIN_CLEARED, DRAIN_COMPLETED, DRAIN_STARTED
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.kube.adapters.build import KubeAdapters
@@ -70,14 +71,39 @@ async def test_condition_keeps_its_transition_time_and_the_other_conditions(
     await admin.merge(NODES.path(node, sub="status"), {"status": {"conditions": [ready]}})
     for minute, message in enumerate(("budget 0", "budget 1")):
         blocked = ConditionPatch(type=labels.NEEDS_ATTENTION, status="True", reason="Blocked", message=message)
-        assert await kube.nodes.set_condition(node, blocked, now=AT + timedelta(minutes=minute))
+        assert await kube.nodes.set_conditions(node, [blocked], now=AT + timedelta(minutes=minute))
     found = {one["type"]: one for one in (await stored_node(kube, admin, node))["status"]["conditions"]}
     attention = found[labels.NEEDS_ATTENTION]
     assert (attention["message"], attention["lastTransitionTime"]) == ("budget 1", "2026-03-01T12:00:00Z")
     assert found["Ready"]["reason"] == "KubeletReady"
-    assert await kube.nodes.set_condition(node, ConditionPatch(type=labels.NEEDS_ATTENTION, status=""), now=AT)
+    assert await kube.nodes.set_conditions(node, [ConditionPatch(type=labels.NEEDS_ATTENTION, status="")], now=AT)
     assert [one["type"] for one in (await stored_node(kube, admin, node))["status"]["conditions"]] == ["Ready"]
-    assert not await kube.nodes.set_condition(f"no-{node}", blocked, now=AT)
+    assert not await kube.nodes.set_conditions(f"no-{node}", [blocked], now=AT)
+
+
+async def test_lifecycle_condition_of_another_controller_stays(
+    kube: KubeAdapters, admin: KubeClient, node: str
+) -> None:
+    foreign = {"type": labels.DRAIN_IN_PROGRESS, "status": "True", "reason": "NodeMaintenance"}
+    await admin.merge(NODES.path(node, sub="status"), {"status": {"conditions": [foreign]}})
+    assert await kube.nodes.set_conditions(node, DRAIN_STARTED, now=AT)
+    assert await kube.nodes.set_conditions(node, DRAIN_CLEARED, now=AT)
+    (stored,) = (await stored_node(kube, admin, node))["status"]["conditions"]
+    assert stored["reason"] == "NodeMaintenance"
+    found = await kube.nodes.get(node)
+    assert found is not None
+    assert found.maintained_by_others == "another controller has set the condition DrainInProgress"
+
+
+async def test_own_lifecycle_conditions_are_set_and_removed(kube: KubeAdapters, admin: KubeClient, node: str) -> None:
+    await kube.nodes.set_conditions(node, DRAIN_STARTED, now=AT)
+    await kube.nodes.set_conditions(node, DRAIN_COMPLETED, now=AT)
+    found = {one["type"]: one["status"] for one in (await stored_node(kube, admin, node))["status"]["conditions"]}
+    assert found == {labels.DRAIN_IN_PROGRESS: "False", labels.DRAINED: "True"}
+    current = await kube.nodes.get(node)
+    assert current is not None and not current.maintained_by_others
+    await kube.nodes.set_conditions(node, DRAIN_CLEARED, now=AT)
+    assert not (await stored_node(kube, admin, node))["status"].get("conditions")
 
 
 async def test_second_registration_does_not_restore_startup_taints(

@@ -2,10 +2,11 @@
 
 from datetime import UTC, datetime, timedelta
 
-from tenure.kube.client.resources import NODE_CLAIMS
+from tenure.apis.labels import DRAIN_IN_PROGRESS, MAINTENANCE_IN_PROGRESS
+from tenure.kube.client.resources import NODE_CLAIMS, NODES
 from tenure.sandbox.nodes.fault_rules import NotReady
 from tests.support.kube.builders import persistent_volume_json, volume_attachment_json
-from tests.support.product.cluster_scope import ClusterScope, object_names
+from tests.support.product.cluster_scope import ClusterScope, condition_reason, condition_status, object_names
 from tests.support.product.drains import (
     annotate_do_not_disrupt,
     assert_budget_healthy,
@@ -88,6 +89,36 @@ async def test_blocked_drain_follows_changes_of_its_pods_and_budgets(product: In
         await product.patch(budget_path(scope.name), {"spec": {"maxUnavailable": 1}})
         await time_until(lambda: assert_evicted(scope, pod), "from the budget to the eviction", within=SECONDS)
         await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
+
+
+async def test_node_that_another_controller_maintains_is_kept_until_its_condition_ends(
+    product: InstalledProduct,
+) -> None:
+    async with product.scope("maintained", after="1s") as scope:
+        (claim,) = await scope.run_pods(1)
+        name, node = claim["metadata"]["name"], NODES.path(claim["status"]["nodeName"])
+        foreign = {"type": MAINTENANCE_IN_PROGRESS, "status": "True", "reason": "FirmwareUpdate"}
+        await product.patch_status(node, {"conditions": [foreign]})
+        await scope.scale_deployment(0)
+        await wait_until(lambda: scope.assert_blocked_by(name, MAINTENANCE_IN_PROGRESS))
+        await product.patch_status(node, {"conditions": [{"type": MAINTENANCE_IN_PROGRESS, "$patch": "delete"}]})
+        await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
+
+
+async def test_draining_node_has_the_condition_drain_in_progress(product: InstalledProduct) -> None:
+    async with product.scope("conditions", after="Never") as scope:
+        (claim,) = await scope.run_pods(1)
+        pod = await annotate_do_not_disrupt(scope, "true")
+        await product.delete(NODE_CLAIMS.path(claim["metadata"]["name"]))
+        await wait_until(lambda: assert_drain_published(scope))
+        await set_do_not_disrupt(scope, pod["metadata"]["name"], None)
+        await wait_until(lambda: scope.assert_nodeclaims_deleted(object_names([claim])))
+
+
+async def assert_drain_published(scope: ClusterScope) -> None:
+    (node,) = await scope.nodes()
+    assert condition_status(node, DRAIN_IN_PROGRESS) == "True"
+    assert condition_reason(node, DRAIN_IN_PROGRESS).startswith("TenureDraining")
 
 
 async def assert_idle(scope: ClusterScope, nodeclaim: str) -> None:

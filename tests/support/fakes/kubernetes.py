@@ -27,6 +27,11 @@ def node_conditions(**statuses: str) -> tuple[NodeCondition, ...]:
     return tuple(NodeCondition(type=kind, status=status) for kind, status in statuses.items())
 
 
+def condition_statuses(node: NodeFact) -> dict[str, str]:
+    """The status of each lifecycle condition of a Node."""
+    return {one.type: one.status for one in node.conditions if one.type in labels.NODE_LIFECYCLE_CONDITIONS}
+
+
 def matches(labels: Mapping[str, str], selector: Mapping[str, str] | None) -> bool:
     return all(labels.get(key) == value for key, value in (selector or {}).items())
 
@@ -250,13 +255,14 @@ class FakeNodes(FakeAnnotated):
         self.update_node(name, taints=tuple(one for one in node.taints if one.key != labels.DISRUPTED_TAINT_KEY))
         return True
 
-    async def set_condition(self, name: str, condition: ConditionPatch, *, now: datetime) -> bool:
+    async def set_conditions(self, name: str, conditions: Sequence[ConditionPatch], *, now: datetime) -> bool:
         node = self.found.get(name)
         if node is None:
             return False
-        others = tuple(one for one in node.conditions if one.type != condition.type)
-        new = NodeCondition(type=condition.type, status=condition.status, since=now)
-        return self.update_node(name, conditions=(*others, new) if condition.status else others) is not None
+        types = {one.type for one in conditions}
+        others = tuple(one for one in node.conditions if one.type not in types)
+        new = tuple(NodeCondition(type=one.type, status=one.status, since=now) for one in conditions if one.status)
+        return self.update_node(name, conditions=(*others, *new)) is not None
 
     async def delete(self, name: str) -> bool:
         return self.update_node(name, deleting=True) is not None

@@ -8,12 +8,13 @@ from temporalio.exceptions import ApplicationError
 
 from activities.interruption.activities import NodeInterruptionActivities
 from activities.nodeclaim.eviction import BatchedFirstEviction
-from tenure.apis.labels import INTERRUPTIONS, MAINTENANCE_UNTIL
+from tenure.apis.labels import INTERRUPTIONS, MAINTENANCE_PLANNED, MAINTENANCE_UNTIL
 from tenure.model.base import instance_id_of
 from tenure.model.errors import BadInput, TryLater
 from tenure.model.interruption.records import EventText, InterruptionNotification
 from tenure.model.nodeclaim.requests import NodeClaimRef, StopStartResult
 from tenure.model.provider_results import InstanceFacts
+from tests.support.fakes.kubernetes import condition_statuses
 from tests.unit.activities.builders import PROVIDER, FakeCluster, run_activity
 
 EVENT_TEXT = EventText(reason="SpotInterrupted", message="soon")
@@ -44,6 +45,16 @@ async def test_node_of_another_instance_with_same_name_gets_no_event(cluster: Fa
     cluster.nodes.update_node("node-a", provider_id="aws:///us-west-2a/i-other")
     await publish_events(cluster, events=[EVENT_TEXT])
     assert cluster.events.reasons_for("node-a") == []
+
+
+async def test_conditions_of_the_node_are_set_and_removed(cluster: FakeCluster) -> None:
+    cluster.add_running_node()
+    planned = {"type": MAINTENANCE_PLANNED, "status": "True"}
+    await publish_events(cluster, node_conditions=[planned])
+    assert condition_statuses(cluster.nodes.found["node-a"]) == {MAINTENANCE_PLANNED: "True"}
+    await publish_events(cluster, node_conditions=[planned | {"status": ""}])
+    assert condition_statuses(cluster.nodes.found["node-a"]) == {}
+    assert cluster.events.published == []
 
 
 async def test_interruption_annotations_are_written_and_removed(cluster: FakeCluster) -> None:

@@ -7,7 +7,9 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from tenure.apis.labels import NODECLAIM_TERMINATION_TIMESTAMP
+from tenure.model.errors import Forbidden
 from tenure.model.nodeclaim.requests import DrainRequest, DrainResult
+from tests.support.fakes.kubernetes import condition_statuses
 from tests.unit.activities.builders import REF, FakeCluster, run_activity
 
 REQUEST = DrainRequest(claim=REF)
@@ -35,6 +37,7 @@ async def test_pods_are_evicted_and_node_is_drained(cluster: FakeCluster) -> Non
     assert cluster.pods.evicted == ["web"]
     assert cluster.is_disrupted() and cluster.nodes.found["node-a"].deleting
     assert cluster.claims.condition_text("a", "Drained").startswith("True")
+    assert condition_statuses(cluster.nodes.found["node-a"]) == {"DrainInProgress": "False", "Drained": "True"}
 
 
 async def test_each_group_is_gone_before_next_is_evicted(cluster: FakeCluster) -> None:
@@ -55,6 +58,7 @@ async def test_later_groups_stay_while_first_is_blocked(cluster: FakeCluster) ->
     assert (result.outcome, result.blockers, result.pods) == ("waiting", f"default/web: {PDB}", 2)
     assert cluster.pods.evicted == []
     assert cluster.claims.condition_text("a", "Drained") == "Unknown Draining"
+    assert condition_statuses(cluster.nodes.found["node-a"]) == {"DrainInProgress": "True"}
     assert cluster.events.reasons_for("a") == cluster.events.reasons_for("node-a") == ["FailedDraining"]
     assert all(f"default/web: {PDB}" in message for _, _, message in cluster.events.published)
 
@@ -101,6 +105,14 @@ async def test_attached_volume_blocks_drain_and_is_named(cluster: FakeCluster) -
     assert cluster.claims.condition_text("a", "Drained").startswith("True")
     assert cluster.claims.condition_text("a", "VolumesDetached") == "Unknown AwaitingVolumeDetachment"
     assert cluster.events.reasons_for("node-a") == ["AwaitingVolumeDetachment"]
+
+
+async def test_drain_continues_if_role_may_not_set_node_conditions(cluster: FakeCluster) -> None:
+    delete_nodeclaim(cluster)
+    cluster.pods.add("node-a", "web")
+    cluster.nodes.faults["set_conditions"] = [Forbidden("nodes/status")] * 9
+    assert (await drain(cluster)).outcome == "drained"
+    assert condition_statuses(cluster.nodes.found["node-a"]) == {}
 
 
 async def test_missing_node_is_drained(cluster: FakeCluster) -> None:

@@ -12,6 +12,7 @@ from tenure.apis.lifecyclepolicy import DrainRules
 from tenure.model.disruption.drain import DrainStatus, EvictionBlocker, Prospect
 from tenure.model.errors import BadInput, Forbidden, Throttled, TryLater
 from tenure.model.nodeclaim.requests import CancelDrainRequest, DrainRequest, DrainResult
+from tests.support.fakes.kubernetes import condition_statuses
 from tests.unit.activities.builders import REF, FakeCluster, run_activity
 from tests.unit.activities.nodeclaim.test_drain import AT_ONCE, delete_nodeclaim
 
@@ -340,6 +341,7 @@ async def test_cancelled_drain_restores_node_and_keeps_reason(cluster: FakeClust
     )
     assert not cluster.is_disrupted() and cluster.claims.condition_text("a", "Drained") == "False GaveUp"
     assert cluster.claims.condition_message("a", "Drained") == "default/web: a budget"
+    assert condition_statuses(cluster.nodes.found["node-a"]) == {}
     assert "DrainGivenUp" in cluster.events.reasons_for("a")
 
 

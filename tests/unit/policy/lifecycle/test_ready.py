@@ -228,6 +228,10 @@ CASES: dict[str, tuple[NodeClaimState, ReadyDecision]] = {
         node({**empty_for(hours=9), "do_not_disrupt": True}),
         wait_decision("NodeDoNotDisrupt", "the annotation karpenter.sh/do-not-disrupt on the Node"),
     ),
+    "drained by another controller": (
+        node({**empty_for(hours=9), "maintenance": "another controller has set the condition DrainInProgress"}),
+        wait_decision("NodeMaintenance", "another controller has set the condition DrainInProgress"),
+    ),
     "paused": (
         node(empty_for(hours=9), pause=PAUSE),
         wait_decision("Paused", f"the node {describe_pause(PAUSE)}", until=recheck_at(PAUSE), why="Paused"),

@@ -306,3 +306,12 @@ def test_drain_grace_of_a_repair_requires_a_rule(repair: dict[str, Any] | None, 
 def test_state_with_health_survives_serialization() -> None:
     harness = RepairHarness(**LADDER, within="3h").play(RECOVERED)
     assert NodeClaimState.model_validate_json(harness.state.model_dump_json()) == harness.state
+
+
+def test_node_that_another_controller_maintains_is_not_repaired() -> None:
+    found = RepairHarness()
+    found.observe(READY)
+    assert found.wait(minutes=30).do == "replace"
+    observed = found.state.observed.model_copy(update={"maintenance": "another controller has set the condition X"})
+    found.state = found.state.model_copy(update={"observed": observed})
+    assert found.wait() == Repair()

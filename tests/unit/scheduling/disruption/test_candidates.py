@@ -288,3 +288,26 @@ def test_ineligible_node_may_receive_pods() -> None:
     """The ineligible node has 8 CPUs, so both pods move there."""
     fleet = Fleet().node("big", "m.2xlarge", pod(do_not_disrupt="true")).node("n", "m.xlarge", pod(), pod())
     assert disrupted_nodes(fleet.decide()) == {"n"}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "cause"),
+    [
+        (("DrainInProgress",), "another controller has set the condition DrainInProgress"),
+        (("MaintenancePlanned", "Drained"), "another controller has set the condition Drained"),
+        (("MaintenancePlanned",), ""),
+        ((), ""),
+    ],
+)
+def test_node_that_another_controller_maintains_is_ineligible(conditions: tuple[str, ...], cause: str) -> None:
+    found = verdict(Fleet().node("n", "m.large", node={"maintenance": conditions}))
+    assert causes(found) == ({"NodeMaintenance": cause} if cause else {})
+    assert found.eligible == (() if cause else ("Empty",))
+
+
+@pytest.mark.parametrize(("conditions", "disrupted"), [((), {"n"}), (("MaintenancePlanned",), set())])
+def test_node_with_planned_maintenance_receives_no_displaced_pods(
+    conditions: tuple[str, ...], disrupted: set[str]
+) -> None:
+    fleet = Fleet().node("big", "m.2xlarge", pod(do_not_disrupt="true"), node={"maintenance": conditions})
+    assert disrupted_nodes(fleet.node("n", "m.xlarge", pod(), pod()).decide()) == disrupted

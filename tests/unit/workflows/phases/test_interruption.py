@@ -9,6 +9,7 @@ from tenure.apis import labels
 from tenure.apis.labels import INTERRUPTIONS, NODECLAIM_TERMINATION_TIMESTAMP
 from tenure.model.interruption.messages import EventKind, InterruptionMessage
 from tenure.model.nodeclaim.state import NodeClaimIdentity, NodeClaimState, Phase
+from tests.support.fakes.kubernetes import condition_statuses
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
     Handle,
@@ -44,6 +45,10 @@ IN_TWO_DAYS = timedelta(hours=48)
 
 def interruptions_annotation(fake: WorkerHarness) -> str:
     return str(fake.claims.found["a"]["metadata"]["annotations"].get(INTERRUPTIONS, ""))
+
+
+async def has_conditions(fake: WorkerHarness, **statuses: str) -> bool:
+    return condition_statuses(fake.nodes.found["node-a"]) == statuses
 
 
 async def has_event(fake: WorkerHarness, reason: str, name: str = "a") -> bool:
@@ -209,7 +214,9 @@ async def test_deferred_event_is_reported_and_drains_before_event(fake: WorkerHa
 
 async def test_withdrawn_event_is_removed_and_published(fake: WorkerHarness) -> None:
     handle = await nodeclaim_with_deferred_event(fake)
+    await wait_until(lambda: has_conditions(fake, MaintenancePlanned="True"))
     await send_message(fake, handle, status="withdrawn")
+    await wait_until(lambda: has_conditions(fake))
     await wait_until(lambda: has_event(fake, "InterruptionWithdrawn"))
     await fake.sleep(IN_TWO_DAYS)
     state = await query_state(handle)

@@ -7,6 +7,7 @@ import pytest
 
 from tenure.model.errors import BadInput, TryLater
 from tenure.model.nodeclaim.state import Phase
+from tests.support.fakes.kubernetes import condition_statuses
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
     Handle,
@@ -54,17 +55,24 @@ async def observe_return(fake: WorkerHarness, handle: Handle) -> None:
     )
 
 
+async def has_conditions(fake: WorkerHarness, statuses: dict[str, str]) -> bool:
+    return condition_statuses(fake.nodes.found["node-a"]) == statuses
+
+
 async def test_node_is_drained_stopped_started_and_kept(fake: WorkerHarness) -> None:
     handle = await nodeclaim_with_maintenance(fake)
     await wait_until(lambda: is_stop_in_step(handle, "back"))
     assert fake.pods.evicted == ["web"] and (fake.instances.entered_states == ["stopped", "running"])
     assert not is_in_service(fake) and await is_blocked_by(handle, "its instance boots after maintenance")
     assert (await query_state(handle)).waits_until is not None
+    in_maintenance = {"DrainInProgress": "False", "Drained": "True", "MaintenanceInProgress": "True"}
+    await wait_until(lambda: has_conditions(fake, in_maintenance))
     await send_message(fake, handle, "instanceStopping")
     await observe_return(fake, handle)
     await wait_until(lambda: is_stop_in_step(handle, "done"))
     await wait_until_phase(handle, Phase.READY)
     assert is_in_service(fake)
+    await wait_until(lambda: has_conditions(fake, {}))
     await fake.sleep(hours=72)
     state = await query_state(handle)
     assert (state.phase, state.blocked_by, state.reboots, state.interruptions[0].done) == (Phase.READY, "", 1, True)
