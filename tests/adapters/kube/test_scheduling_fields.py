@@ -4,15 +4,20 @@ import pytest
 
 from tenure.kube.client.client import KubeClient
 from tenure.kube.facts.scheduling_fields import STRUCTS
+from tenure.sandbox.controlplane.versions import selected_minor
 
 PATHS = {"StorageClass": "/openapi/v3/apis/storage.k8s.io/v1"}
 PREFIXES = {"StorageClass": "io.k8s.api.storage.v1"} | dict.fromkeys(
     ("LabelSelector", "LabelSelectorRequirement"), "io.k8s.apimachinery.pkg.apis.meta.v1"
 )
 NOT_SERVED = {
-    "PodSpec": {"evictionResponders", "schedulingGroup", "workloadRef"},
-    "VolumeMount": {"bindMountOptions"},
-}
+    "1.34": {
+        "NodeSpec": {"podPreemptionPolicy"},
+        "PodSpec": {"evictionResponders", "schedulingGroup", "workloadRef"},
+        "VolumeMount": {"bindMountOptions"},
+    },
+    "1.37": {"PodSpec": {"workloadRef"}},
+}[selected_minor()]
 """Fields of other Kubernetes versions than the sandbox's."""
 
 
