@@ -160,7 +160,10 @@ STRUCTS: Final[Mapping[str, Struct]] = {
         _names("allowedTopologies metadata provisioner volumeBindingMode"),
         _names("allowVolumeExpansion apiVersion kind mountOptions parameters reclaimPolicy"),
     ),
-    "NodeSpec": Struct(_names("providerID taints unschedulable"), _names("configSource externalID podCIDR podCIDRs podPreemptionPolicy")),
+    "NodeSpec": Struct(
+        _names("providerID taints unschedulable"),
+        _names("configSource externalID podCIDR podCIDRs podPreemptionPolicy"),
+    ),
 }
 
 

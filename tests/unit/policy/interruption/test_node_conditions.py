@@ -1,5 +1,7 @@
 """Lifecycle conditions of a Node for AWS events."""
 
+from typing import Any
+
 import pytest
 
 from tenure.apis import labels
@@ -20,7 +22,7 @@ STARTED = interruption_message(starts=before(minutes=2))
 WITHDRAWN = IN_TWO_DAYS.model_copy(update={"status": "withdrawn"})
 
 
-def stopping(step: str) -> dict[str, InstanceStopStart]:
+def stopping(step: str) -> dict[str, Any]:
     stop = {"key": event_key(IN_TWO_DAYS), "step": step, "since": before(minutes=1)}
     return {"stop": InstanceStopStart.model_validate(stop)}
 
