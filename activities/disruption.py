@@ -90,14 +90,15 @@ class DisruptionActivities:
     @map_faults
     async def roll_back_command(self, request: CommandRequest) -> CommandResult:
         """Restore the candidates that are not being deleted. Replacements are deleted unless pods run on them, or a
-        candidate is being deleted and its pods need them."""
+        candidate is being deleted and its pods need them. They are deleted first, since a static NodePool would have
+        more nodes than replicas and could delete another one."""
         async with background_heartbeat():
-            restored = await self._restore_candidates(request)
             if not any([await self._is_deleting(one) for one in request.candidates]):
                 replacements = [
                     one for one in await self._claims.list() if _is_replacement_for(one, request.workflow_id)
                 ]
                 await call_for_each(replacements, lambda one: self._delete_replacement(request, one))
+            restored = await self._restore_candidates(request)
             for one in restored:
                 await self._publish_candidate_event(one, "DisruptionBlocked", f"{request.reason}: {request.why}")
             return CommandResult(outcome="done")

@@ -184,7 +184,9 @@ POD_DELETION_COST_WRITES = _counter(
 )
 PODS_DRAINED = _counter("karpenter_pods_drained_total", "reason", "pods evicted or deleted by drains")
 PODS_EVICTION_REQUESTS = _counter(
-    "karpenter_pods_eviction_requests_total", "code", "eviction requests by response code"
+    "karpenter_pods_eviction_requests_total",
+    "code",
+    "eviction requests by HTTP status, also failed ones",
 )
 SCHEDULER_SCHEDULING_DURATION = _histogram(
     "karpenter_scheduler_scheduling_duration_seconds",

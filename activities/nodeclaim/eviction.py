@@ -116,14 +116,15 @@ class EvictionQueue:
             known = rejections.get(_rejection_key(pod, budgets))
             try:
                 eviction = known or await self._pods.evict(pod)
-            except Throttled:
+            except Throttled as fault:
+                self._count_eviction(fault.status)
                 raise
             except Fault as fault:
-                self._count_eviction(fault.code or "fault")
+                self._count_eviction(fault.status)
                 blockers.append(rejection_blocker(pod, fault.message))
                 continue
             if known is None:
-                self._count_eviction("200" if eviction.accepted else "429")
+                self._count_eviction(200 if eviction.accepted and not eviction.not_found else eviction.status)
             if eviction.accepted:
                 if not eviction.not_found:
                     self._count_drained()
@@ -184,8 +185,10 @@ class EvictionQueue:
             )
         return blocker.model_copy(update={"passes_at": blocker.since + SURGE})
 
-    def _count_eviction(self, code: str) -> None:
-        metrics.PODS_EVICTION_REQUESTS.record(self._meter, code=code)
+    def _count_eviction(self, status: int) -> None:
+        """As Karpenter, count responses only, with 200 for an accepted eviction."""
+        if status:
+            metrics.PODS_EVICTION_REQUESTS.record(self._meter, code=str(status))
 
     def _count_drained(self) -> None:
         metrics.PODS_DRAINED.record(self._meter, reason=self._reason)

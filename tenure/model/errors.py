@@ -18,9 +18,17 @@ class Fault(Exception):
     retryable = True
 
     def __init__(
-        self, message: str, *, code: str = "", retry_after: float | None = None, is_unreachable: bool = False
+        self,
+        message: str,
+        *,
+        code: str = "",
+        retry_after: float | None = None,
+        is_unreachable: bool = False,
+        status: int = 0,
     ) -> None:
         super().__init__(message)
+        self.status = status
+        """HTTP status of the API server's response; 0 without one."""
         self.message = message
         self.code = code
         self.is_unreachable = is_unreachable

@@ -125,6 +125,8 @@ class Eviction(Value):
     multiple_budgets: bool = False
     """More than one PodDisruptionBudget selects the pod, so the Eviction API always rejects its eviction."""
     not_found: bool = False
+    status: int = 0
+    """HTTP status of the response; 0 if unknown."""
 
 
 class ResolvedNodeClass(Value):

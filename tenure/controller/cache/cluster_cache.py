@@ -21,6 +21,7 @@ from tenure.controller.cache.dirty import (
     ChangeSet,
     NodeClaimDeleted,
     NodePoolView,
+    PendingPodChanged,
     PlannerChanges,
     PodBound,
     PodDeleted,
@@ -181,6 +182,7 @@ class ClusterCache:
         if waiting != self.pending.get(uid):
             set_or_remove(self.pending, uid, waiting)
             self._changes.pods = True
+            self.publish(PendingPodChanged(uid, waiting))
             if new is not None and new.node_name:
                 self.publish(PodBound(uid))
         last = new or old

@@ -183,6 +183,15 @@ class CacheChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class PendingPodChanged:
+    """A pod became pending, changed while it was, or is no longer pending."""
+
+    uid: str
+    new: PodFact | None
+    """None: it is no longer pending."""
+
+
+@dataclass(frozen=True, slots=True)
 class PodBound:
     """A pending pod was bound to a node."""
 
@@ -215,7 +224,7 @@ class ChangeBatch:
     now: datetime
 
 
-CacheEvent = CacheChanged | PodBound | PodDeleted | NodeClaimDeleted | ChangeBatch
+CacheEvent = CacheChanged | PendingPodChanged | PodBound | PodDeleted | NodeClaimDeleted | ChangeBatch
 
 
 def pool_view(pool: Json) -> NodePoolView:

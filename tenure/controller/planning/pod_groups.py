@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections import Counter
 from typing import Final
 
 from tenure.apis import labels
@@ -76,3 +77,29 @@ class PodGroups:
             group = pod_group(pod)
             self._last_by_owner[pod.owner_uid] = pod, group
         return group
+
+
+class PendingGroups:
+    """The groups of the pending pods."""
+
+    def __init__(self) -> None:
+        self._group_of: dict[str, str] = {}
+        """By UID of the pod."""
+        self._counts = Counter[str]()
+        """Pods by group. No count is zero."""
+        self._hashed = PodGroups()
+
+    def __contains__(self, group: str) -> bool:
+        return group in self._counts
+
+    def update(self, uid: str, pod: PodFact | None) -> None:
+        """None: the pod is not pending."""
+        if before := self._group_of.pop(uid, ""):
+            self._counts[before] -= 1
+            if not self._counts[before]:
+                del self._counts[before]
+        if pod is not None:
+            group = self._group_of[uid] = self._hashed.group_of(pod)
+            self._counts[group] += 1
+        if not self._group_of:
+            self._hashed = PodGroups()

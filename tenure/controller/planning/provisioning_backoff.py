@@ -17,9 +17,9 @@ import structlog
 from tenure import metrics
 from tenure.controller.cache.availability import NotReadyTracker
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.dirty import NodeClaimDeleted, PodBound, set_or_remove
+from tenure.controller.cache.dirty import NodeClaimDeleted, PendingPodChanged, PodBound, set_or_remove
 from tenure.controller.cache.nominations import NOMINATION_TTL, Nominations
-from tenure.controller.planning.pod_groups import PodGroups, launched_for, pod_group
+from tenure.controller.planning.pod_groups import PendingGroups, PodGroups, launched_for, pod_group
 from tenure.controller.planning.relevant_objects import RelevantObjects
 from tenure.controller.signals.pending_pods import classify_pods
 from tenure.metrics import Meter
@@ -110,6 +110,10 @@ class BackoffTracker:
         """By NodeClaim: the groups of its annotation that have had a pod there."""
         self._deleted: dict[str, dict[str, datetime]] = {}
         """By group: the NodeClaims that were deleted while its pods were pending, and when they were initialized."""
+        self._pending = PendingGroups()
+        for uid, pod in cache.pending.items():
+            self._pending.update(uid, pod)
+        cache.subscribe(PendingPodChanged, lambda event: self._pending.update(event.uid, event.new))
         cache.subscribe(PodBound, self._on_pod_bound)
         cache.subscribe(NodeClaimDeleted, self._on_nodeclaim_deleted)
 
@@ -127,9 +131,8 @@ class BackoffTracker:
             return
         if not used:
             self._unused_nodes.record(1, nodepool=claim.pool)
-        if not event.was_interrupted and groups - used:
-            hashed = PodGroups()
-            for group in {hashed.group_of(pod) for pod in self._cache.pending.values()} & (groups - used):
+        for group in () if event.was_interrupted else groups - used:
+            if group in self._pending:
                 self._deleted.setdefault(group, {})[claim.name] = claim.initialized_at
 
     async def begin(self, stored: Sequence[ProvisioningBackoff], now: datetime) -> BackoffPass:

@@ -1,6 +1,8 @@
 """Objects and Node Leases for garbage collection.
 
-Only the used fields are parsed, so that objects with other invalid fields are listed too.
+Only the used fields are parsed, so that objects with other invalid fields are listed too. An object that still cannot
+be parsed is logged with its name. A NodeClaim or Node is then listed with its identity, so that its instance and its
+Lease are kept; a Lease is left out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from tenure.apis import labels
+from tenure.clock import utc_now
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.errors import Json
 from tenure.kube.client.objects import Objects
@@ -35,7 +38,7 @@ class KubeInventory:
         self._classes, self._leases = Objects(client, EC2_NODE_CLASSES), Objects(client, LEASES, NODE_LEASES)
 
     async def list_nodeclaims(self) -> Sequence[InventoryNodeClaim]:
-        return [to_inventory_nodeclaim(one) async for one in self._claims.iterate()]
+        return await self._claims.read_each(to_inventory_nodeclaim, identify_nodeclaim)
 
     async def list_nodepool_uids(self) -> Mapping[str, str]:
         pools = [one["metadata"] async for one in self._pools.iterate()]
@@ -54,7 +57,7 @@ class KubeInventory:
         return updated is not None and owner in (updated["metadata"].get("ownerReferences") or ())
 
     async def list_nodes(self) -> Sequence[InventoryNode]:
-        return [to_inventory_node(one) async for one in self._nodes.iterate()]
+        return await self._nodes.read_each(to_inventory_node, identify_node)
 
     async def get_node(self, name: str) -> InventoryNode | None:
         found = await self._client.get(NODES.path(name))
@@ -70,7 +73,7 @@ class KubeInventory:
         return True
 
     async def list_leases(self) -> Sequence[InventoryLease]:
-        return [to_inventory_lease(one) async for one in self._leases.iterate()]
+        return await self._leases.read_each(to_inventory_lease)
 
     async def node_lease(self, name: str) -> InventoryLease | None:
         found = await self._client.get(LEASES.path(name, namespace=NODE_LEASES))
@@ -104,6 +107,21 @@ def to_inventory_nodeclaim(claim: Json) -> InventoryNodeClaim:
     )
 
 
+def identify_nodeclaim(claim: Json) -> InventoryNodeClaim:
+    """A NodeClaim that cannot be parsed. It protects the instances of its launch group and of its name."""
+    metadata = claim["metadata"]
+    group_id = str(_mapping_at(metadata, "annotations").get(labels.LAUNCH_GROUP, ""))
+    return InventoryNodeClaim(
+        name=metadata["name"], uid=metadata["uid"], created=utc_now(), group_id=group_id, has_owner=True
+    )
+
+
+def identify_node(node: Json) -> InventoryNode:
+    """A Node that cannot be parsed. It is not collected."""
+    metadata = node["metadata"]
+    return InventoryNode(name=metadata["name"], uid=metadata["uid"], created=utc_now())
+
+
 def to_inventory_node(node: Json) -> InventoryNode:
     metadata, ready = node["metadata"], condition_of(_mapping_at(node, "status"), labels.READY)
     return InventoryNode(
@@ -121,7 +139,8 @@ def to_inventory_node(node: Json) -> InventoryNode:
 def to_inventory_node_class(node_class: Json) -> InventoryNodeClass:
     named = (_mapping_at(node_class, part).get("instanceProfile", "") for part in ("spec", "status"))
     metadata = node_class["metadata"]
-    return InventoryNodeClass(name=metadata["name"], uid=metadata["uid"], profiles=tuple(one for one in named if one))
+    profiles = tuple(str(one) for one in named if one)
+    return InventoryNodeClass(name=metadata["name"], uid=metadata["uid"], profiles=profiles)
 
 
 def to_inventory_lease(lease: Json) -> InventoryLease:

@@ -52,11 +52,18 @@ class KubePods:
         response = await self._client.send("POST", path, body=body)
         pod_key = f"{pod.namespace}/{pod.name}"
         if response.is_success or response.code in _POD_DELETED_CODES:
-            return Eviction(pod=pod_key, accepted=True, not_found=not response.is_success)
+            not_found = not response.is_success
+            return Eviction(pod=pod_key, accepted=True, not_found=not_found, status=response.code)
         blocked_by = _blocking_budget_message(response)
         if blocked_by:
             has_multiple_budgets = _MULTIPLE_BUDGETS in blocked_by
-            return Eviction(pod=pod_key, accepted=False, blocked_by=blocked_by, multiple_budgets=has_multiple_budgets)
+            return Eviction(
+                pod=pod_key,
+                accepted=False,
+                blocked_by=blocked_by,
+                multiple_budgets=has_multiple_budgets,
+                status=response.code,
+            )
         raise fault_of(response.code, response.body, what=f"evicting {pod_key}", retry_after=response.retry_after)
 
     async def force_delete(self, pod: DrainPod, *, grace_seconds: int) -> bool:

@@ -39,7 +39,10 @@ def fault_of(code: int, body: bytes, *, what: str, retry_after: str | None) -> F
     message = status.get("message") or body[:200].decode(errors="replace") or "no message"
     kind = _BY_STATUS.get(code, TryLater)
     return kind(
-        f"{what}: {message}", code=status.get("reason") or str(code), retry_after=_parse_retry_after(retry_after)
+        f"{what}: {message}",
+        code=status.get("reason") or str(code),
+        retry_after=_parse_retry_after(retry_after),
+        status=code,
     )
 
 

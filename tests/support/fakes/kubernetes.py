@@ -307,10 +307,10 @@ class FakePods(FaultInjectable):
     async def evict(self, pod: DrainPod) -> Eviction:
         name = f"{pod.namespace}/{pod.name}"
         if pod.name in self.blocked:
-            return Eviction(pod=name, accepted=False, blocked_by=self.blocked[pod.name])
+            return Eviction(pod=name, accepted=False, blocked_by=self.blocked[pod.name], status=429)
         self.evicted.append(pod.name)
         self._remove(pod)
-        return Eviction(pod=name, accepted=True)
+        return Eviction(pod=name, accepted=True, status=201)
 
     async def force_delete(self, pod: DrainPod, *, grace_seconds: int) -> bool:
         self.forced.append((pod.name, grace_seconds))

@@ -225,6 +225,18 @@ async def test_rollback_restores_nodes_and_deletes_replacements(two_nodes: FakeC
     assert ("a", "DisruptionBlocked", "Underutilized: no capacity") in two_nodes.events.published
 
 
+async def test_rollback_deletes_replacements_before_it_restores_nodes(two_nodes: FakeCluster) -> None:
+    """Otherwise a static NodePool would have more nodes than replicas in between."""
+    add_replacement(two_nodes)
+    await begin_command(two_nodes, "a", "b")
+    two_nodes.claims.faults["delete"] = [TryLater("503")]
+    with pytest.raises(Exception, match="503"):
+        await roll_back_command(two_nodes, "a", "b")
+    assert two_nodes.is_disrupted("node-a") and two_nodes.is_disrupted("node-b")
+    await roll_back_command(two_nodes, "a", "b")
+    assert are_in_service(two_nodes, "a", "b") and is_deleting(two_nodes, "new")
+
+
 async def test_rollback_keeps_replacement_with_pods(two_nodes: FakeCluster) -> None:
     add_replacement(two_nodes)
     two_nodes.pods.add("node-new", "web-c")

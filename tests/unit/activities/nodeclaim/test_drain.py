@@ -1,16 +1,19 @@
 """Drain: pods are evicted by group, blockers are named, and the termination grace period is kept."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from temporalio.common import MetricMeter
 from temporalio.testing import ActivityEnvironment
 
+from activities.nodeclaim.eviction import EvictionQueue
 from tenure.apis.labels import NODECLAIM_TERMINATION_TIMESTAMP
-from tenure.model.errors import Forbidden
+from tenure.model.errors import Forbidden, TryLater
 from tenure.model.nodeclaim.requests import DrainRequest, DrainResult
 from tests.support.fakes.kubernetes import condition_statuses
 from tests.unit.activities.builders import REF, FakeCluster, run_activity
+from tests.unit.workflows.meters import FakeMeter
 
 REQUEST = DrainRequest(claim=REF)
 AT_ONCE = DrainRequest(claim=REF, poll_timeout=0)
@@ -242,3 +245,18 @@ async def test_activity_polls_while_a_pod_terminates(cluster: FakeCluster) -> No
     cluster.pods.add("node-a", "leaving", evictable=False, deletion=datetime.now(UTC) + timedelta(seconds=20))
     cluster.pods.after_listing = cluster.pods.by_node.clear
     assert (await drain(cluster, request)).outcome == "drained"
+
+
+async def test_eviction_requests_are_counted_by_http_status(cluster: FakeCluster) -> None:
+    meter = FakeMeter()
+    for name in ("refused", "failing", "unanswered", "blocked", "web"):
+        cluster.pods.add("node-a", name)
+    cluster.pods.blocked["blocked"] = PDB
+    no_response = TryLater("timed out", is_unreachable=True)
+    cluster.pods.faults["evict"] = [Forbidden("webhook", status=403), TryLater("etcd", status=500), no_response]
+    queue = EvictionQueue(cluster.made, REQUEST, "Empty", cast(MetricMeter, meter))
+    pods = await cluster.pods.on_node("node-a", now=datetime.now(UTC))
+    await queue.evict(pods, deadline=None, known=None, now=datetime.now(UTC))
+    name = "karpenter_pods_eviction_requests_total"
+    counts = {code: meter.counted[name, ("code", code)] for code in ("200", "403", "429", "500")}
+    assert counts == dict.fromkeys(counts, 1) and meter.counted.total() == 5, "with one drained pod"

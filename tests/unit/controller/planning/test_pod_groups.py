@@ -2,7 +2,10 @@
 
 from typing import Any
 
-from tenure.controller.planning.pod_groups import pod_group
+from hypothesis import given
+from hypothesis import strategies as some
+
+from tenure.controller.planning.pod_groups import PendingGroups, pod_group
 from tenure.kube.facts.pods import pod_fact
 from tenure.model.facts import PodFact
 from tests.unit.controller.planning.launches import web
@@ -25,3 +28,22 @@ def test_runs_of_a_cronjob_share_a_group() -> None:
 
     assert pod_group(run("report-29345670-x7k2p", "a")) == pod_group(run("report-29345680-b4m9q", "b"))
     assert pod_group(run("report-29345670-x7k2p", "a")) != pod_group(run("other-29345670-x7k2p", "a"))
+
+
+@given(some.lists(some.tuples(some.integers(0, 3), some.integers(0, 3)), max_size=20))
+def test_pending_groups_are_those_of_the_pending_pods(changes: list[tuple[int, int]]) -> None:
+    """Each change sets a pod, and its requests if they are not 0."""
+    index, pending = PendingGroups(), dict[str, PodFact]()
+    groups = {number: pod_group(sized(number)) for number in range(1, 4)}
+    for number, size in changes:
+        index.update(str(number), sized(size) if size else None)
+        if size:
+            pending[str(number)] = sized(size)
+        else:
+            pending.pop(str(number), None)
+        expected = {pod_group(pod) for pod in pending.values()}
+        assert {group for group in groups.values() if group in index} == expected
+
+
+def sized(cpu: int) -> PodFact:
+    return fact("p", owner="ReplicaSet").model_copy(update={"requests": {"cpu": cpu}})

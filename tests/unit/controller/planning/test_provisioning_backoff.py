@@ -66,6 +66,14 @@ async def test_unused_node_counts_although_it_is_deleted_before_the_next_plan(la
     assert [one.unused_nodes for one in launches.outcome.backoffs or ()] == [UNUSED_NODE_LIMIT]
 
 
+async def test_deleted_node_does_not_count_once_its_pods_are_not_pending(launches: Launches) -> None:
+    (name,) = await launches.launch()
+    launches.harness.delete_objects("pods", web("p0"))
+    launches.harness.delete_objects("nodeclaims", launches.harness.claims.found[name])
+    launches.harness.apply_objects("pods", web("p0"))
+    assert len(await launches.plan()) == 1 and launches.outcome.backoffs == ()
+
+
 async def test_interrupted_node_does_not_count_once_it_is_deleted(launches: Launches) -> None:
     for _ in range(UNUSED_NODE_LIMIT):
         await launch_and_delete(launches, interrupted=True)
