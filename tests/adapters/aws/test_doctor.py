@@ -1,6 +1,6 @@
 """The doctor's AWS checks on the stand-in: each finding names the problem and a fix, and no check changes anything."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import boto3
@@ -41,11 +41,14 @@ async def run_doctor(
     role: str = "",
     queue: str = "",
     pools: Sequence[NodePool] = (),
+    aws_auth: Collection[str] | None = None,
 ) -> list[Finding]:
     with as_key(key):
         doctor = AwsDoctor(AwsSettings(cluster_name="demo", region="us-west-2", endpoint_url=endpoint, pool_size=4))
     try:
-        return await doctor.check(policies=statements, role=role, queue=queue, node_classes=classes, pools=pools)
+        return await doctor.check(
+            policies=statements, role=role, queue=queue, node_classes=classes, pools=pools, aws_auth=aws_auth
+        )
     finally:
         doctor.close()
 

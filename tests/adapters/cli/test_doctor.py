@@ -1,8 +1,15 @@
 """`tenure doctor` on real components: it checks all of them, and an unreachable one is a finding."""
 
-import pytest
+import copy
+from collections.abc import AsyncIterator
 
+import pytest
+import yaml
+
+from deploy.resources import crd_files
 from tenure.cli.admin.doctor import run_checks
+from tenure.kube.client.client import KubeClient, connect
+from tenure.kube.doctor import check_schemas, read_aws_auth
 from tenure.settings import Settings, load
 from tests.support.product.shared_sandbox import SharedSandbox
 
@@ -23,6 +30,13 @@ def credentials(shared_sandbox: SharedSandbox, monkeypatch: pytest.MonkeyPatch) 
     for name, value in shared_sandbox.environment().items():
         if name.startswith("AWS_"):
             monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+async def kube(shared_sandbox: SharedSandbox) -> AsyncIterator[KubeClient]:
+    client = await connect(str(shared_sandbox.kubeconfig))
+    yield client
+    await client.close()
 
 
 async def test_doctor_checks_all_components(shared_sandbox: SharedSandbox) -> None:
@@ -64,3 +78,33 @@ async def test_each_unreachable_component_is_a_problem(shared_sandbox: SharedSan
         )
     )
     assert {one.area for one in found if one.level == "problem"} == {"cluster", "account", "temporal"}
+
+
+async def test_crd_of_another_version_is_a_problem(kube: KubeClient) -> None:
+    documents = {one["metadata"]["name"]: one for one in (yaml.safe_load(file.read_text()) for file in crd_files())}
+    assert await check_schemas(kube, documents) == []
+    changed = copy.deepcopy(documents)
+    name = "nodepools.karpenter.sh"
+    del changed[name]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["weight"]
+    [found] = await check_schemas(kube, changed)
+    assert (found.subject, found.level) == (name, "problem") and "tenure crds --apply" in found.todo
+
+
+@pytest.mark.parametrize(
+    ("roles", "expected"),
+    [
+        ("- {rolearn: arn-a, groups: [system:nodes]}\n- {rolearn: arn-b, groups: [ops]}", frozenset({"arn-a"})),
+        ("", frozenset()),
+        ("- just text", None),
+        ("{", None),
+    ],
+)
+async def test_aws_auth_lists_roles_of_nodes(roles: str, expected: frozenset[str] | None, kube: KubeClient) -> None:
+    metadata = {"name": "aws-auth", "namespace": "kube-system"}
+    path = "/api/v1/namespaces/kube-system/configmaps"
+    await kube.request("POST", path, body={"metadata": metadata, "data": {"mapRoles": roles}})
+    try:
+        assert await read_aws_auth(kube) == expected
+    finally:
+        await kube.request("DELETE", f"{path}/aws-auth")
+    assert await read_aws_auth(kube) == frozenset()

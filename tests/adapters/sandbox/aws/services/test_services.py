@@ -46,6 +46,24 @@ def test_created_cluster_is_described_listed_and_deleted(kit: FakeAwsClient) -> 
     assert eks.list_clusters()["clusters"] == ["demo"]
 
 
+def test_access_entries_are_created_described_listed_and_deleted(kit: FakeAwsClient) -> None:
+    eks, nodes = kit.client("eks"), "arn:aws:iam::123456789012:role/KarpenterNodeRole-demo"
+    person = "arn:aws:iam::123456789012:role/path/admin"
+    assert eks.list_access_entries(clusterName="demo")["accessEntries"] == [nodes]
+    assert eks.describe_access_entry(clusterName="demo", principalArn=nodes)["accessEntry"]["type"] == "EC2_LINUX"
+    made = eks.create_access_entry(clusterName="demo", principalArn=person)["accessEntry"]
+    assert (made["type"], made["kubernetesGroups"], made["username"]) == ("STANDARD", [], person)
+    with raises_code("ResourceInUseException"):
+        eks.create_access_entry(clusterName="demo", principalArn=person)
+    assert eks.describe_access_entry(clusterName="demo", principalArn=person)["accessEntry"] == made
+    eks.delete_access_entry(clusterName="demo", principalArn=person)
+    for cluster in ("demo", "no-such"):
+        with raises_code("ResourceNotFoundException"):
+            eks.describe_access_entry(clusterName=cluster, principalArn=person)
+    kit.control.reset()
+    assert eks.list_access_entries(clusterName="demo")["accessEntries"] == [nodes]
+
+
 def test_ipv6_cluster_and_subnets_have_ipv6_ranges(kit: FakeAwsClient) -> None:
     kit.control.configure(ip_family="ipv6")
     network = kit.client("eks").describe_cluster(name="demo")["cluster"]["kubernetesNetworkConfig"]
