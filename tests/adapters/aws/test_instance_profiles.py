@@ -42,6 +42,13 @@ def class_tags(**more: str) -> dict[str, str]:
     }
 
 
+def delete_role(iam: Any) -> None:
+    """IAM deletes only roles without policies."""
+    for one in iam.list_attached_role_policies(RoleName=ROLE)["AttachedPolicies"]:
+        iam.detach_role_policy(RoleName=ROLE, PolicyArn=one["PolicyArn"])
+    iam.delete_role(RoleName=ROLE)
+
+
 async def test_role_with_or_without_path_has_the_same_profile(cloud: AwsAdapters, iam: Any, endpoint: str) -> None:
     first = await resolve_profile(cloud, build_nodeclass(role=ROLE))
     assert await resolve_profile(adapters(endpoint), build_nodeclass(role=f"nodes/team/{ROLE}")) == first
@@ -63,7 +70,7 @@ async def test_new_role_gets_its_own_profile_and_the_old_one_stays(
 
 
 async def test_missing_role_is_cached_and_leaves_no_profile(cloud: AwsAdapters, iam: Any, control: AwsControl) -> None:
-    iam.delete_role(RoleName=ROLE)
+    delete_role(iam)
     for _ in range(2):
         with pytest.raises(NotFound, match=r"'KarpenterNodeRole-demo' \(spec\.role\) does not exist"):
             await resolve_profile(cloud, build_nodeclass(role=f"path/{ROLE}"))
@@ -108,7 +115,7 @@ async def test_foreign_profile_with_legacy_name_is_not_deleted(cloud: AwsAdapter
 async def test_cleanup_works_after_the_role_is_deleted(cloud: AwsAdapters, iam: Any) -> None:
     name = await resolve_profile(cloud, build_nodeclass())
     iam.remove_role_from_instance_profile(InstanceProfileName=name, RoleName=ROLE)
-    iam.delete_role(RoleName=ROLE)
+    delete_role(iam)
     await cloud.resolver.clean_up(build_nodeclass())
     assert profile_names(iam) == []
 
