@@ -1,7 +1,8 @@
 """CapacityBuffers, if their gate is on: the request of each, the nodes with headroom for it, and missing capacity.
 
 A buffer's request is a fact in the cache, so every plan includes its virtual pods. A node with headroom for them does
-not count as empty, and virtual pods without headroom are pending. Workloads are polled: no watch reports their size."""
+not count as empty, and virtual pods without headroom are pending. A watch reports that a workload changed; its
+template and replicas are then read, so that no template is kept."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -29,13 +30,19 @@ from tenure.policy.capacity_buffer import SCALABLE, Unresolved, decide_condition
 log = structlog.get_logger(__name__)
 
 Json = Mapping[str, Any]
-WORKLOAD_POLL_SECONDS: Final = 10.0
-"""Seconds between reads of the workloads that buffers refer to (Karpenter: 30)."""
+WORKLOAD_POLL_SECONDS: Final = 30.0
+"""Seconds between reads of the workloads that buffers refer to, without a change, as in Karpenter."""
+MIN_READ_INTERVAL: Final = 1.0
+"""Seconds between reads while workloads change."""
 MIN_CHECK_INTERVAL: Final = timedelta(seconds=2)
 MAX_CHECK_INTERVAL: Final = timedelta(seconds=30)
 """MIN_CHECK_INTERVAL, MAX_CHECK_INTERVAL: between two headroom checks, after changes and without any."""
 _SHARE: Final = 10
 """A headroom check takes at most about 1/_SHARE of the planner's time."""
+
+
+_WorkloadKey = tuple[str, str, str]
+"""Kind, namespace and name."""
 
 
 class BufferPort(Protocol):
@@ -77,8 +84,10 @@ class CapacityBuffers:
         self._checked_at: datetime | None = None
         self._check_interval = MIN_CHECK_INTERVAL
         self._changed = True
+        self._generations: dict[_WorkloadKey, int | None] = {}
+        """Of workloads that buffers refer to, as the watch reported them last; None for a deleted one."""
         self.objects_changed = asyncio.Event()
-        """A buffer or a PodTemplate changed."""
+        """A buffer, a PodTemplate or a workload changed."""
 
     # --- list-watch deltas ---
 
@@ -95,6 +104,18 @@ class CapacityBuffers:
                     self._templates[metadata["namespace"], metadata["name"]] = delta.object
         self.objects_changed.set()
 
+    def on_workload_deltas(self, kind: str, deltas: Iterable[Delta]) -> None:
+        """For Deployments, StatefulSets and ReplicaSets. Their status changes often, and their generation does not."""
+        referenced = {key for one in self._buffers.values() if (key := _workload_key(one))}
+        for delta in deltas:
+            metadata = delta.object["metadata"]
+            key = (KINDS[kind], metadata["namespace"], metadata["name"])
+            generation = None if delta.is_deleted else metadata.get("generation", 0)
+            if key in referenced and self._generations.get(key, -1) != generation:
+                self._generations[key] = generation
+                self.objects_changed.set()
+        self._generations = {key: one for key, one in self._generations.items() if key in referenced}
+
     def _on_buffer(self, uid: str, delta: Delta) -> None:
         if delta.is_deleted:
             self._buffers.pop(uid, None)
@@ -109,7 +130,8 @@ class CapacityBuffers:
         while True:
             self.objects_changed.clear()
             await self.resolve()
-            await wait_until_set(self.objects_changed, WORKLOAD_POLL_SECONDS)
+            await asyncio.sleep(MIN_READ_INTERVAL)
+            await wait_until_set(self.objects_changed, WORKLOAD_POLL_SECONDS - MIN_READ_INTERVAL)
 
     async def resolve(self) -> None:
         """Update each buffer's fact. A buffer that cannot be resolved gets no headroom; its status has the reason."""
@@ -289,3 +311,8 @@ class CapacityBuffers:
     def _is_up(self, target: str) -> bool:
         claim = self._cache.nodeclaims.get(target)
         return claim.initialized if claim is not None else target in self._cache.nodes
+
+
+def _workload_key(buffer: CapacityBuffer) -> _WorkloadKey | None:
+    ref = buffer.spec.scalable_ref
+    return (ref.kind, buffer.metadata.namespace, ref.name) if ref else None

@@ -134,6 +134,7 @@ class ControllerSession:
                 group.create_task(self._run_once_synced(self._metrics.run), name="watch-metrics")
                 if self.provisioning.pod_nominator:
                     group.create_task(self.provisioning.pod_nominator.run(), name="watch-nominations")
+                group.create_task(self.provisioning.capacity_events.run(), name="watch-capacity-events")
                 publish_verdicts = self.provisioning.pod_verdict_events.run
                 group.create_task(self._run_once_synced(publish_verdicts), name="watch-pod-verdicts")
                 group.create_task(self._run_once_synced(self._resync_periodically), name="watch-resync")

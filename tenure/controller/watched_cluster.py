@@ -45,6 +45,8 @@ OPTIONAL_KINDS: Final = (resources.LIMIT_RANGES, resources.RUNTIME_CLASSES, reso
 """Kinds that refine plans. The cluster may lack a kind or its permission; everything else works without it."""
 _BUFFER_KINDS: Final = frozenset(one.plural for one in gates.gated_kinds((FeatureGate.CAPACITY_BUFFER,)))
 
+_WORKLOAD_KINDS: Final = frozenset(one.plural for one in resources.WORKLOADS.values())
+
 
 class WatchedCluster:
     def __init__(self, settings: ControllerSettings, kube: KubeAdapters, now: Callable[[], datetime]) -> None:
@@ -71,11 +73,12 @@ class WatchedCluster:
             one.plural: ListWatch(kube.client, one, functools.partial(self.on_deltas, one.plural), time.monotonic)
             for one in (*WATCHED, *gates.gated_kinds(settings.gates))
         }
+        workloads = resources.WORKLOADS.values() if self.buffers else ()
         self._optional_watches = {
             one.plural: ListWatch(
                 kube.client, one, functools.partial(self.on_deltas, one.plural), time.monotonic, is_optional=True
             )
-            for one in OPTIONAL_KINDS
+            for one in (*OPTIONAL_KINDS, *workloads)
         }
 
     async def run(self) -> None:
@@ -108,6 +111,8 @@ class WatchedCluster:
         """`kind`: the plural. `rebuild` and `adopt` call it too; they list once and watch nothing."""
         if self.buffers and kind in _BUFFER_KINDS:
             self.buffers.on_deltas(kind, deltas)
+        elif self.buffers and kind in _WORKLOAD_KINDS:
+            self.buffers.on_workload_deltas(kind, deltas)
         elif kind == resources.LIFECYCLE_POLICIES.plural:
             self.policies.on_deltas(deltas)
         else:

@@ -256,6 +256,8 @@ class NodeClaimFact(Value):
     expire_after_seconds: int | None = None
     launched: bool = False
     launched_at: datetime | None = None
+    capacity_error: str = ""
+    """EC2's message while the launch lacks capacity."""
     registered: bool = False
     registered_at: datetime | None = None
     initialized: bool = False

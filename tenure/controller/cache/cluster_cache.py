@@ -17,6 +17,7 @@ from tenure.controller.cache.daemon_templates import DaemonTemplates
 from tenure.controller.cache.dirty import (
     CacheChanged,
     CacheEvent,
+    CapacityLacking,
     ChangeBatch,
     ChangeSet,
     NodeClaimDeleted,
@@ -292,6 +293,8 @@ class ClusterCache:
             self._changes.nodeclasses.add(new.node_class)
         (self._blocked_drains.add if new.drain_waits else self._blocked_drains.discard)(new.name)
         self._check_node_identity(new)
+        if new.capacity_error and (old is None or new.capacity_error != old.capacity_error):
+            self.publish(CapacityLacking(new))
         self.planner_changes.record("claim", new.name, new, affects_disruption=has_foreign_changes(old, new))
 
     def _delete_nodeclaim(self, name: str, uid: str) -> None:

@@ -215,6 +215,13 @@ class NodeClaimDeleted:
 
 
 @dataclass(frozen=True, slots=True)
+class CapacityLacking:
+    """EC2 has no capacity for a NodeClaim; `capacity_error` has its message."""
+
+    claim: NodeClaimFact
+
+
+@dataclass(frozen=True, slots=True)
 class ChangeBatch:
     """A burst of changes. Subscribers receive it in the order of subscription; later ones see additions that earlier
     ones made to `changes`."""
@@ -224,7 +231,7 @@ class ChangeBatch:
     now: datetime
 
 
-CacheEvent = CacheChanged | PendingPodChanged | PodBound | PodDeleted | NodeClaimDeleted | ChangeBatch
+CacheEvent = CacheChanged | PendingPodChanged | PodBound | PodDeleted | NodeClaimDeleted | CapacityLacking | ChangeBatch
 
 
 def pool_view(pool: Json) -> NodePoolView:

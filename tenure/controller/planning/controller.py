@@ -14,6 +14,7 @@ from tenure.clock import CLOCK
 from tenure.controller.cache.dirty import ChangeBatch, ChangeSet
 from tenure.controller.disruption.status import OverlayStatusWriter
 from tenure.controller.interruption.notifier import InterruptedCapacity
+from tenure.controller.planning.capacity_events import CapacityEvents
 from tenure.controller.planning.discovered_capacity import DiscoveredCapacityNotifier
 from tenure.controller.planning.planner_process import PlannerClient
 from tenure.controller.planning.pod_nominator import PodNominator
@@ -62,6 +63,7 @@ class ProvisioningController:
             interrupted_offerings=self._interrupted_capacity.unavailable_offerings,
         )
         self.pod_verdict_events = PodVerdictEvents(self._cache, cluster.pod_verdicts, kube.events, now)
+        self.capacity_events = CapacityEvents(self._cache, self._nominations, kube.events)
         self.provisioner = Provisioner(
             cache=self._cache,
             nominations=self._nominations,

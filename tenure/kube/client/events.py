@@ -24,9 +24,10 @@ log = structlog.get_logger(__name__)
 COMPONENT: Final = "karpenter"
 _CHANGED_MESSAGE_SECONDS: Final = 10.0
 """Minimum interval between events with the same object and reason, but another message."""
-_NOMINATED: Final = "Nominated"
-_NOMINATED_RATE: Final = 5.0
-_NOMINATED_BURST: Final = 10.0
+_LIMITED: Final = frozenset({("Pod", "Nominated"), ("Pod", "InsufficientCapacityError")})
+"""Kinds and reasons with a common rate for all objects of the kind: a plan may concern thousands of pods."""
+_LIMITED_RATE: Final = 5.0
+_LIMITED_BURST: Final = 10.0
 _MAX_QUEUED: Final = 5000
 """An interruption burst of 500 nodes publishes about five events per node."""
 _SENDERS: Final = 4
@@ -49,8 +50,8 @@ class KubeEvents:
         self._queue: asyncio.Queue[Json] = asyncio.Queue(_MAX_QUEUED)
         self._senders: list[asyncio.Task[None]] = []
         self._last_published: dict[tuple[str, str], tuple[float, str]] = {}
-        self._tokens = _NOMINATED_BURST
-        self._refilled_at = clock()
+        self._buckets = {one: (_LIMITED_BURST, clock()) for one in _LIMITED}
+        """Tokens, and when they were last added."""
 
     async def publish(
         self,
@@ -63,7 +64,7 @@ class KubeEvents:
         warning: bool | None = None,
         namespace: str = "",
     ) -> None:
-        if self._is_duplicate(uid or name, reason, message) or self._is_rate_limited(reason):
+        if self._is_duplicate(uid or name, reason, message) or self._is_rate_limited(kind, reason):
             return
         self._start_senders()
         try:
@@ -108,16 +109,14 @@ class KubeEvents:
             key: published for key, published in self._last_published.items() if now - published[0] < longest
         }
 
-    def _is_rate_limited(self, reason: str) -> bool:
-        if reason != _NOMINATED:
+    def _is_rate_limited(self, kind: str, reason: str) -> bool:
+        bucket = self._buckets.get((kind, reason))
+        if bucket is None:
             return False
         now = self._clock()
-        self._tokens = min(_NOMINATED_BURST, self._tokens + (now - self._refilled_at) * _NOMINATED_RATE)
-        self._refilled_at = now
-        if self._tokens < 1:
-            return True
-        self._tokens -= 1
-        return False
+        tokens = min(_LIMITED_BURST, bucket[0] + (now - bucket[1]) * _LIMITED_RATE)
+        self._buckets[kind, reason] = (tokens - 1 if tokens >= 1 else tokens, now)
+        return tokens < 1
 
     def _start_senders(self) -> None:
         if not self._senders:

@@ -120,6 +120,7 @@ def nodeclaim_fact(claim: Json) -> NodeClaimFact:
             "expire_after_seconds": _duration_seconds(spec.get("expireAfter", "720h")),
             "launched": is_condition_true(status, labels.LAUNCHED),
             "launched_at": true_condition(status, labels.LAUNCHED).get("lastTransitionTime"),
+            "capacity_error": _capacity_error(status),
             "registered": is_condition_true(status, labels.REGISTERED_CONDITION),
             "registered_at": true_condition(status, labels.REGISTERED_CONDITION).get("lastTransitionTime"),
             "initialized": is_condition_true(status, labels.INITIALIZED_CONDITION),
@@ -140,6 +141,12 @@ def nodeclaim_fact(claim: Json) -> NodeClaimFact:
             "finalizers": metadata.get("finalizers") or (),
         }
     )
+
+
+def _capacity_error(status: Json) -> str:
+    condition = condition_of(status, labels.LAUNCHED)
+    lacks_capacity = condition.get("status") != "True" and condition.get("reason") == labels.INSUFFICIENT_CAPACITY
+    return condition.get("message", "") if lacks_capacity else ""
 
 
 def nodepool_fact(pool: Json) -> NodePoolFact:

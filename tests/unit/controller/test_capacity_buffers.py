@@ -136,6 +136,29 @@ async def test_missing_pod_template_is_reported_until_it_exists(harness: BufferH
     assert harness.port.written[1:] == [("spare", 2, ["Resolved", "RequiresNewCapacity"])]
 
 
+def observed_workload(generation: int, name: str = "web") -> Json:
+    return {"metadata": {"namespace": "default", "name": name, "generation": generation}}
+
+
+async def test_changed_workload_of_a_buffer_is_read_at_once(harness: BufferHarness) -> None:
+    harness.apply_buffer_objects("capacitybuffers", buffer(scalableRef=DEPLOYMENT, percentage=20))
+    changed = harness.buffers.objects_changed
+    for one, is_changed in (
+        (Delta(observed_workload(1)), True),
+        (Delta(observed_workload(1)), False),
+        (Delta(observed_workload(2)), True),
+        (Delta(observed_workload(5, "other")), False),
+        (Delta(observed_workload(2), is_deleted=True), True),
+        (Delta(observed_workload(1)), True),
+    ):
+        changed.clear()
+        harness.buffers.on_workload_deltas("deployments", [one])
+        assert changed.is_set() == is_changed, one
+    changed.clear()
+    harness.buffers.on_workload_deltas("statefulsets", [Delta(observed_workload(9))])
+    assert not changed.is_set(), "the buffer refers to a Deployment"
+
+
 async def test_percentage_follows_its_workload(harness: BufferHarness) -> None:
     harness.apply_buffer_objects("capacitybuffers", buffer(scalableRef=DEPLOYMENT, percentage=20))
     await harness.buffers.resolve()

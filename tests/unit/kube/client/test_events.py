@@ -58,8 +58,10 @@ async def events(sent: RecordingClient, clock: Clock) -> AsyncIterator[KubeEvent
     await found.close()
 
 
-async def publish_and_flush(events: KubeEvents, reason: str, message: str = "m", uid: str = "u") -> None:
-    await events.publish(kind="NodeClaim", name="c", uid=uid, reason=reason, message=message)
+async def publish_and_flush(
+    events: KubeEvents, reason: str, message: str = "m", uid: str = "u", kind: str = "NodeClaim"
+) -> None:
+    await events.publish(kind=kind, name="c", uid=uid, reason=reason, message=message)
     await events.flush()
 
 
@@ -93,16 +95,22 @@ async def test_events_are_deduplicated_per_object(events: KubeEvents, sent: Reco
     assert len(sent.events) == 2
 
 
-async def test_nominations_are_limited_to_a_burst_of_ten_and_five_per_second(
-    events: KubeEvents, sent: RecordingClient, clock: Clock
+@pytest.mark.parametrize("reason", ["Nominated", "InsufficientCapacityError"])
+async def test_events_about_pods_of_plans_are_limited_to_ten_at_once_and_five_per_second(
+    events: KubeEvents, sent: RecordingClient, clock: Clock, reason: str
 ) -> None:
+    for clock.now, numbers, total in ((0.0, range(30), 10), (1.0, range(30, 60), 15)):
+        for number in numbers:
+            await publish_and_flush(events, reason, uid=f"pod-{number}", kind="Pod")
+        assert len(sent.events) == total
+
+
+async def test_limit_of_one_reason_leaves_the_others(events: KubeEvents, sent: RecordingClient) -> None:
     for number in range(30):
-        await publish_and_flush(events, "Nominated", uid=f"pod-{number}")
-    assert len(sent.events) == 10
-    clock.now = 1.0
-    for number in range(30, 60):
-        await publish_and_flush(events, "Nominated", uid=f"pod-{number}")
-    assert len(sent.events) == 15
+        await publish_and_flush(events, "Nominated", uid=f"pod-{number}", kind="Pod")
+        await publish_and_flush(events, "InsufficientCapacityError", uid=f"claim-{number}")
+    await publish_and_flush(events, "InsufficientCapacityError", uid="pod-30", kind="Pod")
+    assert len(sent.events) == 10 + 30 + 1
 
 
 async def test_event_of_a_cluster_object_is_in_the_default_namespace(events: KubeEvents, sent: RecordingClient) -> None:
