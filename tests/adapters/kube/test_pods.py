@@ -1,20 +1,30 @@
-"""Pods on a real API server: eviction under a budget, nomination, forced deletion, attached volumes."""
+"""Pods on a real API server: eviction under a budget, nomination, deletion costs, forced deletion, attached volumes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from tenure.apis.labels import OWN_DELETION_COST, POD_DELETION_COST
 from tenure.kube.adapters.build import KubeAdapters
+from tenure.kube.adapters.pods import KubePods
 from tenure.kube.client.client import KubeClient
-from tenure.kube.client.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, VOLUME_ATTACHMENTS
+from tenure.kube.client.resources import (
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    PODS,
+    VOLUME_ATTACHMENTS,
+    WORKLOADS,
+)
 from tenure.kube.facts.pods import pod_fact
 from tenure.model.errors import Forbidden
 from tenure.model.provider_results import AttachedVolume, DrainPod
 from tests.support.kube.builders import node_json, persistent_volume_json, pod_json, volume_attachment_json
-from tests.support.product.eventually import TIMEOUT_SECONDS
+from tests.support.product.eventually import TIMEOUT_SECONDS, wait_until
 
 Unique = Callable[[str], str]
 RUNNING = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
@@ -171,3 +181,84 @@ def persistent_volume_claim(name: str) -> dict[str, Any]:
             "resources": {"requests": {"storage": "1Gi"}},
         },
     }
+
+
+@asynccontextmanager
+async def replica_set(
+    kube: KubeAdapters, admin: KubeClient, node: str, name: str, replicas: int
+) -> AsyncIterator[list[str]]:
+    """A ReplicaSet whose pods are on the node. Yields the names of its pods."""
+    pod = pod_json("", node=node, terminationGracePeriodSeconds=0)
+    template = {"metadata": {"labels": {"app": name}}, "spec": pod["spec"]}
+    path = WORKLOADS["ReplicaSet"].path(namespace="default")
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
+    kind = {"apiVersion": "apps/v1", "kind": "ReplicaSet"}
+    await admin.request("POST", path, body={**kind, "metadata": {"name": name}, "spec": spec})
+    try:
+        yield await wait_until(lambda: assert_listed(kube.pods, node, replicas))
+    finally:
+        await admin.request("DELETE", f"{path}/{name}", body={"propagationPolicy": "Foreground"})
+        await wait_until(lambda: assert_gone(admin, f"{path}/{name}"))
+
+
+async def assert_listed(pods: KubePods, node: str, count: int) -> list[str]:
+    found = [one.name for one in await pods.list_costed(node)]
+    assert len(found) == count, found
+    return found
+
+
+async def assert_gone(admin: KubeClient, path: str) -> None:
+    assert await admin.get(path) is None
+
+
+async def assert_costs(pods: KubePods, node: str, expected: dict[str, int | None]) -> None:
+    assert {one.name: one.cost for one in await pods.list_costed(node)} == expected
+
+
+async def read_annotations(admin: KubeClient, name: str) -> dict[str, str]:
+    found: dict[str, str] = (await admin.request("GET", PODS.path(name, namespace="default")))["metadata"].get(
+        "annotations", {}
+    )
+    return found
+
+
+async def test_deletion_cost_needs_its_right_and_keeps_costs_of_users(
+    kube: KubeAdapters, kube_with_optional_rights: KubeAdapters, admin: KubeClient, node: str, unique: Unique
+) -> None:
+    pods = kube_with_optional_rights.pods
+    await run_pod(kube, admin, unique("bare"), node)
+    async with replica_set(kube, admin, node, unique("web"), 2) as (plain, users):
+        await admin.merge(
+            PODS.path(users, namespace="default"), {"metadata": {"annotations": {POD_DELETION_COST: "7"}}}
+        )
+        await wait_until(lambda: assert_costs(pods, node, {plain: None}))
+        (found,) = await pods.list_costed(node)
+        with pytest.raises(Forbidden, match="pods"):
+            await kube.pods.write_deletion_cost(found, -5)
+
+        assert await pods.write_deletion_cost(found, -5) == "updated"
+        assert await read_annotations(admin, plain) == {POD_DELETION_COST: "-5", OWN_DELETION_COST: "-5"}
+        assert await read_annotations(admin, users) == {POD_DELETION_COST: "7"}
+        assert await pods.write_deletion_cost(found, -6) == "skipped_conflict", "the pod has changed since it was read"
+        await wait_until(lambda: assert_costs(pods, node, {plain: -5}))
+        (found,) = await pods.list_costed(node)
+        assert await pods.write_deletion_cost(found, -5) == "skipped_unchanged"
+        assert await pods.write_deletion_cost(found, None) == "updated"
+        assert await read_annotations(admin, plain) == {}
+        await admin.request("DELETE", PODS.path(plain, namespace="default"), body={"gracePeriodSeconds": 0})
+        assert await pods.write_deletion_cost(found, -6) == "skipped_notfound"
+
+
+async def test_deletion_cost_that_a_user_changes_belongs_to_the_user(
+    kube: KubeAdapters, kube_with_optional_rights: KubeAdapters, admin: KubeClient, node: str, unique: Unique
+) -> None:
+    pods = kube_with_optional_rights.pods
+    async with replica_set(kube, admin, node, unique("web"), 1) as (name,):
+        (found,) = await pods.list_costed(node)
+        assert await pods.write_deletion_cost(found, -5) == "updated"
+        await wait_until(lambda: assert_costs(pods, node, {name: -5}))
+        (found,) = await pods.list_costed(node)
+        path, users = PODS.path(name, namespace="default"), {"annotations": {POD_DELETION_COST: "9"}}
+        await admin.merge(path, {"metadata": users})
+        assert await pods.write_deletion_cost(found, -6) == "skipped_conflict"
+        await wait_until(lambda: assert_costs(pods, node, {}))

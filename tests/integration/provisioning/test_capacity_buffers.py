@@ -1,9 +1,11 @@
 """A CapacityBuffer's capacity is provisioned, kept while unused, taken by pods, refilled, and released."""
 
+import time
 from functools import partial
 from typing import Any
 
 from tenure.apis import labels
+from tenure.controller.capacity_buffers import WORKLOAD_POLL_SECONDS
 from tests.support.product.cluster_scope import ClusterScope, condition_reason, condition_status
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.objects import pod_spec
@@ -47,6 +49,29 @@ async def test_buffer_capacity_exists_before_pods_and_is_refilled(own_product: D
         await wait_until(lambda: scope.assert_nodes_initialized(1))
         await scope.assert_pods_running(1)
         await scope.wait_until_nodes_launched(3)
+
+
+async def test_buffer_follows_its_deployment_at_once(own_product: DedicatedProduct) -> None:
+    """Without the watch of Deployments, the change would take effect within 30 seconds."""
+    await own_product.ensure_worker(FEATURE_GATES="CapacityBuffer=true")
+    async with own_product.scope("follows") as scope:
+        await scope.create_deployment(1)
+        ref = {"apiGroup": "apps", "kind": "Deployment", "name": scope.name}
+        manifest = {**buffer(scope.name), "spec": {"scalableRef": ref, "percentage": 100}}
+        await scope.apply_manifest(manifest)
+        await wait_until(partial(_assert_replicas, scope, manifest, 1))
+        for replicas in (2, 1, 2, 1):
+            scaled_at = time.monotonic()
+            await scope.scale_deployment(replicas)
+            await wait_until(partial(_assert_replicas, scope, manifest, replicas))
+            print(f"status.replicas={replicas} after {time.monotonic() - scaled_at:.1f} s")
+            assert time.monotonic() - scaled_at < WORKLOAD_POLL_SECONDS / 2
+        await own_product.delete(await own_product.kube.path_of(manifest))
+
+
+async def _assert_replicas(scope: ClusterScope, manifest: dict[str, Any], replicas: int) -> None:
+    found = await scope.product.kube.request("GET", await scope.product.kube.path_of(manifest))
+    assert found.get("status", {}).get("replicas") == replicas, found.get("status")
 
 
 async def _assert_buffer_condition(

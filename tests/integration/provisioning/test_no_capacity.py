@@ -43,6 +43,12 @@ async def test_pods_of_a_rejected_nodeclaim_are_replanned_at_once(own_product: D
             await scope.apply_manifest(node_pool(other, capacity_type=labels.ON_DEMAND))
             await scope.create_deployment(1, nodeSelector={}, affinity=either_nodepool(scope.name, other))
             await wait_until(lambda: scope.assert_pods_running(1))
+            (pod,) = await scope.pods()
+            await wait_until(
+                lambda: scope.assert_event(
+                    pod["metadata"]["name"], "InsufficientCapacityError", "NodeClaim", OTHER_TYPE
+                )
+            )
             after_rejection = events_since_rejection(await history(own_product), scope)
             elapsed = after_rejection[-1].event_time.ToDatetime() - after_rejection[0].event_time.ToDatetime()
             print(f"from the rejection to the next plan: {elapsed.total_seconds():.2f} s")
