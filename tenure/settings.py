@@ -6,19 +6,24 @@ An invalid value gives one line with the variable, its value and the expected fo
 import re
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, AliasChoices, AliasGenerator, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from tenure.apis.durations import DurationError, format_duration, parse_duration
+from tenure.apis.durations import DurationError, format_duration, parse_duration, quote
 from tenure.apis.feature_gates import gate_defaults, unsupported_gates
+from tenure.apis.scheduler_config import normalize
 from tenure.model.nodeclaim.state import Deadlines
 from tenure.scheduling.settings import DEFAULT_NODE_COST
 
 GATES = gate_defaults("FEATURE_GATES")
 AWS_GATES = gate_defaults("AWS_FEATURE_GATES")
 """Gates of the AWS provider; a separate setting, as in Karpenter."""
+
+
+MAX_QUOTED: Final = 200
+"""Characters of an invalid value in an error."""
 
 
 class SettingsError(Exception):
@@ -181,6 +186,12 @@ class Settings(BaseSettings):
     )
     preference_policy: Literal["Respect", "Ignore"] = Field(
         "Respect", description="`Respect` or `Ignore` preferred scheduling terms"
+    )
+    scheduler_config: Annotated[str, AfterValidator(normalize)] = Field(
+        "",
+        description="YAML or JSON with the [default topology spread constraints](../provisioning/default-spread.md) of "
+        "pods without their own, as in kube-scheduler's configuration; needs `list` and `watch` on Services and "
+        "ReplicationControllers ([optional permissions](../operating/security.md#optional-permissions))",
     )
     min_values_policy: Literal["Strict", "BestEffort"] = Field(
         "Strict", description="`Strict` or `BestEffort` for minValues of requirements"
@@ -376,7 +387,12 @@ def _one_line(error: ValidationError) -> str:
     name = str(first["loc"][0]).upper().replace("-", "_") if first["loc"] else "settings"
     if first["type"] == "missing":
         return f"{name} is not set; set it in the environment or pass --{name.lower().replace('_', '-')}"
-    return f"{name}={first.get('input')!r}: {first['msg'].removeprefix('Value error, ')}"
+    return f"{name}={_quote_input(first.get('input'))}: {first['msg'].removeprefix('Value error, ')}"
+
+
+def _quote_input(value: Any) -> str:
+    """A long value is cut, so that the error stays one line."""
+    return quote(value, MAX_QUOTED) if isinstance(value, str) else repr(value)
 
 
 def help_text() -> str:

@@ -224,7 +224,7 @@ class AdoptionPreviewer:
 
     async def _read(self) -> dict[str, list[Json]]:
         """A kind that is not installed has no objects."""
-        kinds: Sequence[Resource] = (*WATCHED, *OPTIONAL_KINDS, *settings.gated_kinds(self._settings.gates))
+        kinds: Sequence[Resource] = (*WATCHED, *OPTIONAL_KINDS, *settings.additional_kinds(self._settings))
         found = await asyncio.gather(*(self._list(kind) for kind in kinds))
         return {kind.plural: objects for kind, objects in zip(kinds, found, strict=True)}
 

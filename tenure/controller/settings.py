@@ -2,11 +2,19 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from tenure.apis.feature_gates import FeatureGate
 from tenure.kube.client.client import KubeClient
-from tenure.kube.client.resources import CAPACITY_BUFFERS, LIFECYCLE_POLICIES, NODE_OVERLAYS, POD_TEMPLATES, Resource
+from tenure.kube.client.resources import (
+    CAPACITY_BUFFERS,
+    LIFECYCLE_POLICIES,
+    NODE_OVERLAYS,
+    POD_TEMPLATES,
+    RESOURCES,
+    Resource,
+)
+from tenure.kube.facts import default_spread
 from tenure.model.errors import BadInput, Fault
 from tenure.model.node_health import RepairMode
 from tenure.model.nodeclaim.state import Deadlines
@@ -33,6 +41,8 @@ class ControllerSettings:
     gates: frozenset[str] = frozenset()
     """The enabled feature gates."""
     legacy_node_repair: bool = False
+    default_constraints: tuple[Mapping[str, Any], ...] = ()
+    """Default topology spread constraints, in the form of a pod's."""
 
     @property
     def repair_mode(self) -> RepairMode | None:
@@ -48,13 +58,24 @@ _KINDS: Final[Mapping[FeatureGate, Sequence[Resource]]] = {
 }
 
 
+SPREAD_KINDS: Final = tuple(RESOURCES[kind] for kind in default_spread.KINDS)
+"""Kinds to watch with default topology spread constraints."""
+
+
 def gated_kinds(gates: Collection[str]) -> list[Resource]:
     """Additional kinds to watch while these gates are on."""
     return [kind for gate, found in _KINDS.items() if gate in gates for kind in found]
 
 
-async def check(client: KubeClient, gates: Mapping[str, bool]) -> None:
+def additional_kinds(settings: ControllerSettings) -> list[Resource]:
+    """Kinds to watch with these settings, beyond those of every worker."""
+    return [*gated_kinds(settings.gates), *(SPREAD_KINDS if settings.default_constraints else ())]
+
+
+async def check(client: KubeClient, gates: Mapping[str, bool], *, has_default_spread: bool = False) -> None:
     """Raises BadInput for a watched kind that cannot be listed: it would block every plan."""
+    for kind in SPREAD_KINDS if has_default_spread else ():
+        await _check_readable(client, kind, "SCHEDULER_CONFIG: ", " -f deploy/rbac/optional/scheduler-config.yaml")
     await _check_readable(client, LIFECYCLE_POLICIES)
     for gate, found in _KINDS.items():
         for kind in found if gates[gate] else ():

@@ -24,6 +24,7 @@ from tenure.controller.settings import ControllerSettings
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.client import resources
 from tenure.kube.client.list_watch import Delta, ListWatch
+from tenure.kube.facts.default_spread import DefaultSpread
 
 WATCHED: Final = (
     resources.NODE_CLAIMS,
@@ -50,7 +51,7 @@ _WORKLOAD_KINDS: Final = frozenset(one.plural for one in resources.WORKLOADS.val
 
 class WatchedCluster:
     def __init__(self, settings: ControllerSettings, kube: KubeAdapters, now: Callable[[], datetime]) -> None:
-        self.cache = ClusterCache(now)
+        self.cache = ClusterCache(now, DefaultSpread(settings.default_constraints))
         self.nominations = Nominations(self.cache.owner_of)
         self.nominations.subscribe_to(self.cache, now)
         self.policies = LifecyclePolicies(
@@ -71,7 +72,7 @@ class WatchedCluster:
         )
         self._watches = {
             one.plural: ListWatch(kube.client, one, functools.partial(self.on_deltas, one.plural), time.monotonic)
-            for one in (*WATCHED, *gates.gated_kinds(settings.gates))
+            for one in (*WATCHED, *gates.additional_kinds(settings))
         }
         workloads = resources.WORKLOADS.values() if self.buffers else ()
         self._optional_watches = {
@@ -79,6 +80,7 @@ class WatchedCluster:
                 kube.client, one, functools.partial(self.on_deltas, one.plural), time.monotonic, is_optional=True
             )
             for one in (*OPTIONAL_KINDS, *workloads)
+            if one.plural not in self._watches
         }
 
     async def run(self) -> None:
@@ -109,10 +111,10 @@ class WatchedCluster:
 
     def on_deltas(self, kind: str, deltas: list[Delta]) -> None:
         """`kind`: the plural. `rebuild` and `adopt` call it too; they list once and watch nothing."""
+        if self.buffers and kind in _WORKLOAD_KINDS:
+            self.buffers.on_workload_deltas(kind, deltas)
         if self.buffers and kind in _BUFFER_KINDS:
             self.buffers.on_deltas(kind, deltas)
-        elif self.buffers and kind in _WORKLOAD_KINDS:
-            self.buffers.on_workload_deltas(kind, deltas)
         elif kind == resources.LIFECYCLE_POLICIES.plural:
             self.policies.on_deltas(deltas)
         else:

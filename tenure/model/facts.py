@@ -76,6 +76,8 @@ class SpreadConstraint(Value):
     """nodeAffinityPolicy Honor: counts only nodes that match the pod's node selector and node affinity."""
     honor_taints: bool = False
     """nodeTaintsPolicy Honor."""
+    is_default: bool = False
+    """Of SCHEDULER_CONFIG, and not of the pod."""
 
 
 class AffinityTerm(Value):

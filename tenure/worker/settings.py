@@ -1,5 +1,6 @@
 """The settings of the worker's objects, from its own. CLI commands use them too."""
 
+from tenure.apis.scheduler_config import parse_default_constraints
 from tenure.aws.settings import AwsSettings
 from tenure.controller.settings import ControllerSettings
 from tenure.controller.temporal.client import Installation
@@ -63,6 +64,7 @@ def host_settings(settings: Settings) -> ControllerSettings:
         karpenter_lease=settings.leader_election_name,
         gates=frozenset(name for name, on in settings.feature_gates.items() if on),
         legacy_node_repair=settings.legacy_node_repair,
+        default_constraints=tuple(parse_default_constraints(settings.scheduler_config)),
     )
 
 

@@ -1,5 +1,8 @@
 """Features with an optional right: they work with setting and right, and make no call without the setting."""
 
+import json
+
+from tenure.apis.labels import ZONE
 from tenure.kube.adapters.workloads import RESTARTED_AT
 from tenure.kube.client.resources import LIFECYCLE_POLICIES, NODE_CLAIMS, WORKLOADS
 from tests.support.product.cluster_scope import ClusterScope
@@ -8,6 +11,14 @@ from tests.support.product.eventually import wait_until
 from tests.support.product.interruption_events import count_events
 from tests.support.product.objects import Object, lifecycle_policy
 from tests.support.product.product import DedicatedProduct
+
+ZONE_SPREAD = json.dumps(
+    {
+        "podTopologySpread": {
+            "defaultConstraints": [{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}]
+        }
+    }
+)
 
 
 async def test_single_replica_is_surged_before_its_node_is_drained(own_product: DedicatedProduct) -> None:
@@ -37,6 +48,25 @@ async def test_pod_is_evicted_and_policy_names_the_missing_setting(own_product: 
         await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
         assert (await deployment_of(scope))["metadata"]["generation"] == 1
         assert await count_events(scope, pod, "SurgeFailed") == 0
+
+
+async def test_default_spread_launches_one_node_in_each_zone(own_product: DedicatedProduct) -> None:
+    """Each pod fills a node. Without the setting, all nodes would be in the cheapest zone."""
+    async with optional_right(own_product, "scheduler_config"):
+        await own_product.ensure_worker(SCHEDULER_CONFIG=ZONE_SPREAD)
+        async with own_product.scope("spread") as scope:
+            await scope.apply_manifest(service(scope.name))
+            claims = await scope.run_pods(3)
+            assert len({one["metadata"]["labels"][ZONE] for one in claims}) == 3, claims
+            (pod, *_) = await scope.pods()
+            written = [one.get("labelSelector") for one in pod["spec"].get("topologySpreadConstraints", ())]
+            assert written == [], "defaults are not written into pods"
+        await own_product.stop_workers()
+
+
+def service(name: str) -> Object:
+    spec = {"selector": {"app": name}, "ports": [{"port": 80}]}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
 
 
 async def deployment_of(scope: ClusterScope) -> Object:

@@ -85,6 +85,9 @@ def test_gate_is_either_supported_or_unsupported() -> None:
         (["--isolated-vpc=perhaps"], "ISOLATED_VPC='perhaps'"),
         (["--temporal-ui-url=temporal.example.com"], "TEMPORAL_UI_URL='temporal.example.com'"),
         (["--log-level=loud"], "'debug', 'info' or 'error'"),
+        (["--scheduler-config=podTopologySpread: {}\nprofiles: []"], "'profiles': unknown field"),
+        ([f"--scheduler-config={'[' * 9000}"], "invalid YAML"),
+        ([f"--scheduler-config={' ' * 20_000}"], "20000 characters, expected at most 16384"),
     ],
 )
 def test_invalid_setting_is_one_line_that_names_it(flags: list[str], expected: str) -> None:
@@ -92,7 +95,7 @@ def test_invalid_setting_is_one_line_that_names_it(flags: list[str], expected: s
     with pytest.raises(SettingsError) as error:
         load([*named, *flags])
     assert expected in str(error.value)
-    assert "\n" not in str(error.value)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 1000
 
 
 def test_help_lists_every_setting_with_its_default() -> None:

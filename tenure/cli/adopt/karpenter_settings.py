@@ -68,13 +68,6 @@ KARPENTER_VARIABLES: Final = (
         harmless="true",
     ),
     KarpenterVariable(
-        "SCHEDULER_CONFIG",
-        "default scheduling constraints",
-        "write its default constraints into the pods as topologySpreadConstraints",
-        "/etc/scheduler.yaml",
-        harmless="",
-    ),
-    KarpenterVariable(
         "DISABLE_LEADER_ELECTION",
         "run without a Lease",
         "without a Lease Tenure cannot detect Karpenter: stop it yourself before a worker starts",

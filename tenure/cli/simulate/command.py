@@ -5,10 +5,11 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
+from tenure.apis.scheduler_config import parse_default_constraints
 from tenure.cli.command import command
 from tenure.cli.exit_codes import UsageError
 from tenure.cli.output import Result
@@ -38,6 +39,10 @@ MinValues = Annotated[
 ]
 NodeCost = Annotated[float, typer.Option(envvar="NODE_COST", min=0, help="USD/h added to the price of each node.")]
 
+SchedulerConfig = Annotated[
+    str, typer.Option(envvar="SCHEDULER_CONFIG", help="YAML or JSON with default topology spread constraints.")
+]
+
 
 @command
 def simulate(
@@ -49,13 +54,14 @@ def simulate(
     preference_policy: Preferences = "Respect",
     min_values_policy: MinValues = "Strict",
     node_cost: NodeCost = _DEFAULTS.node_cost,
+    scheduler_config: SchedulerConfig = "",
 ) -> Result:
     """List the nodes that would be launched for these pods, their prices, and the unschedulable pods with reasons."""
     settings = PlanSettings(
         preference_policy=preference_policy, min_values_policy=min_values_policy, node_cost=node_cost
     )
     types, reservations = read_types(instance_types)
-    inputs = read_inputs(nodepools, pods, types, daemonsets, nodes)
+    inputs = read_inputs(nodepools, pods, types, daemonsets, nodes, _read_constraints(scheduler_config))
     unsatisfiable = find_unsatisfiable_pools(inputs, instance_types)
     if len(unsatisfiable) == len(inputs.pools):
         pool, reason = next(iter(unsatisfiable.items()))
@@ -74,6 +80,13 @@ def simulate(
         *(f"DaemonSet {name} has no pods: {reason}" for name, reason in inputs.rejected_daemonsets.items()),
     ]
     return Result(as_json(found) | notes, [*format_simulation(found), *lines])
+
+
+def _read_constraints(text: str) -> list[Mapping[str, Any]]:
+    try:
+        return parse_default_constraints(text)
+    except ValueError as error:
+        raise UsageError(f"--scheduler-config: {error}") from error
 
 
 def plan_simulation(inputs: SimulationInputs, settings: PlanSettings, reservations: Mapping[str, int]) -> Simulation:

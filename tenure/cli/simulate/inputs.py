@@ -14,6 +14,8 @@ from tenure.cli.simulate.manifest_files import ManifestFiles, read_files
 from tenure.cli.simulate.manifests import Object, describe_object, parse_object, raising_usage_error
 from tenure.cli.simulate.pod_admission import EFFECTS, check_pod
 from tenure.cli.simulate.workloads import StorageObjects
+from tenure.kube.client.resources import SERVICES
+from tenure.kube.facts.default_spread import DefaultSpread
 from tenure.kube.facts.objects import namespace_fact, node_fact, nodeclaim_fact, nodepool_fact, overlay_fact
 from tenure.kube.facts.pod_disruption_budgets import pod_budget_fact
 from tenure.kube.facts.pods import daemonset_fact, pod_fact
@@ -64,6 +66,7 @@ class SimulationInputs:
     volumes: StorageObjects = field(default_factory=StorageObjects)
     admission: AdmissionObjects = field(default_factory=AdmissionObjects)
     pod_budgets: list[PodDisruptionBudgetFact] = field(default_factory=list)
+    default_spread: DefaultSpread = field(default_factory=DefaultSpread)
 
     def types_offered_to(self, pool: NodePoolFact) -> Iterable[InstanceType]:
         """Instance types with the NodeOverlays of `pool` applied."""
@@ -80,6 +83,7 @@ class SimulationInputs:
         check_pod(found)
         if not raw.get("status") and (reason := self._rejection_reason(found, raw["spec"])):
             found = found.model_copy(update={"unplannable": reason})
+        found = self.default_spread.apply(found)
         waits = not found.node_name and not raw["spec"].get("schedulingGates")
         return found.model_copy(update={"unschedulable": True}) if waits else found
 
@@ -103,12 +107,19 @@ class SimulationInputs:
 
 
 def read_inputs(
-    nodepools: Path, pods: Path, types: tuple[InstanceType, ...], daemonsets: Path | None, nodes: Path | None
+    nodepools: Path,
+    pods: Path,
+    types: tuple[InstanceType, ...],
+    daemonsets: Path | None,
+    nodes: Path | None,
+    default_constraints: Iterable[Mapping[str, Any]] = (),
 ) -> SimulationInputs:
     """All files are one set of objects. Raises `UsageError` for invalid objects."""
     expected = ((nodepools, ("NodePool",)), (pods, _POD_KINDS), (daemonsets, ("DaemonSet",)), (nodes, _EXISTING_KINDS))
     files = read_files([(path, kinds) for path, kinds in expected if path])
-    found = SimulationInputs(types=types, skipped=files.skipped)
+    spread = DefaultSpread(default_constraints)
+    unused = Counter(one["kind"] for _, one in files.of_kind(SERVICES.kind) if not spread.is_on)
+    found = SimulationInputs(types=types, skipped=files.skipped + unused, default_spread=spread)
     found.pools = _parse_facts(files.of_kind("NodePool"), _read_nodepool)
     found.overlays = _accepted_overlays(files.of_kind("NodeOverlay"), found)
     _add_context(found, files)
@@ -160,6 +171,9 @@ def _add_context(found: SimulationInputs, files: ManifestFiles) -> None:
     for path, one in files.of_kind(*ADMISSION_KINDS):
         with raising_usage_error(f"{path}: {describe_object(one)}"):
             found.admission.add_object(one)
+    for path, one in files.of_kind(SERVICES.kind, *workloads.SPREAD_KINDS):
+        with raising_usage_error(f"{path}: {describe_object(one)}"):
+            found.default_spread.update(*workloads.spread_selector(one))
     found.nodes = _parse_facts(files.of_kind("Node"), _read_node)
     found.claims = _parse_facts(files.of_kind("NodeClaim"), nodeclaim_fact)
     found.pod_budgets = _parse_facts(files.of_kind("PodDisruptionBudget"), pod_budget_fact)

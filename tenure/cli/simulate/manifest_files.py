@@ -32,7 +32,7 @@ _VALIDATED_KINDS: Final = frozenset(
         resources.NODE_POOLS,
     )
 )
-_IRRELEVANT: Final = (resources.EVENTS, resources.LEASES, resources.SERVICES, resources.VOLUME_ATTACHMENTS)
+_IRRELEVANT: Final = (resources.EVENTS, resources.LEASES, resources.VOLUME_ATTACHMENTS)
 _GROUPS: Final[Mapping[str, str]] = {
     **{one.kind: one.group for one in resources.RESOURCES.values() if one not in _IRRELEVANT},
     "CronJob": "batch",

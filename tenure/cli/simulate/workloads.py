@@ -172,6 +172,8 @@ def _expand_replicas(path: Path, one: Object, admission: AdmissionObjects) -> It
         metadata = _require_object({"metadata": {}, **template}, "metadata", f"{field}.template.metadata")
         claims = list(_claim_templates(spec)) if one["kind"] == "StatefulSet" else []
     namespace, name = namespace_of(one), one["metadata"]["name"]
+    owner_uid = _owner_uid(one["kind"], namespace, name)
+    owner = {"kind": one["kind"], "name": name, "uid": one["metadata"].get("uid") or owner_uid, "controller": True}
     for index in range(number):
         yield {
             "kind": "Pod",
@@ -179,10 +181,28 @@ def _expand_replicas(path: Path, one: Object, admission: AdmissionObjects) -> It
                 **metadata,
                 "name": f"{name}-{index}",
                 "namespace": namespace,
-                "uid": f"{one['kind']}/{namespace}/{name}-{index}",
+                "uid": f"{owner_uid}-{index}",
+                "ownerReferences": [owner],
             },
             "spec": _with_claims(pod, claims, name, index),
         }
+
+
+SPREAD_KINDS: Final = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")
+"""Workloads whose selectors count for default topology spread."""
+
+
+def spread_selector(one: Object) -> tuple[str, Object]:
+    """For `DefaultSpread.update`: the kind, and the object with the UID that its pods refer to. Pods of a Deployment
+    without a ReplicaSet get the selector of the Deployment."""
+    kind, metadata = one["kind"], one["metadata"]
+    uid = metadata.get("uid") or _owner_uid(kind, namespace_of(one), metadata["name"])
+    found = {**one, "metadata": {**metadata, "namespace": namespace_of(one), "uid": uid}}
+    return ("ReplicaSet" if kind == "Deployment" else kind), found
+
+
+def _owner_uid(kind: str, namespace: str, name: str) -> str:
+    return f"{kind}/{namespace}/{name}"
 
 
 def _claim_templates(spec: Mapping[str, Any]) -> Iterator[str]:

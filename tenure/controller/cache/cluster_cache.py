@@ -41,6 +41,8 @@ from tenure.controller.cache.occupancy import with_observed_times as with_times
 from tenure.kube.client.errors import Json
 from tenure.kube.client.list_watch import Delta
 from tenure.kube.client.resources import KINDS, NODES, PODS
+from tenure.kube.facts import default_spread as spread_kinds
+from tenure.kube.facts.default_spread import DefaultSpread
 from tenure.kube.facts.device_classes import DeviceClasses
 from tenure.kube.facts.objects import check_durations, is_ours, node_fact, nodeclaim_fact
 from tenure.kube.facts.pod_admission import PodAdmission
@@ -78,8 +80,8 @@ _HANDLE: Final = "handle"
 class ClusterCache:
     """Facts by kind. `now` is the wall clock."""
 
-    def __init__(self, now: Callable[[], datetime]) -> None:
-        self._now = now
+    def __init__(self, now: Callable[[], datetime], default_spread: DefaultSpread | None = None) -> None:
+        self._now, self.default_spread = now, default_spread or DefaultSpread()
         self._subscribers: dict[type[Any], list[Callable[[Any], None]]] = {}
         self.pods: dict[str, PodFact] = {}
         self.nodes: dict[str, NodeFact] = {}
@@ -166,6 +168,8 @@ class ClusterCache:
             with self.invalid_objects.guard_change(delta.object, KINDS.get(kind, kind), is_deleted=delta.is_deleted):
                 handler(self, delta) if handler else self._on_other(kind, delta)
                 self._report_annotation(kind, delta)
+        for pod in self.default_spread.drain_concerned(self.pods.values()):
+            self._store_pod(pod.uid, self.default_spread.apply(pod))
         self.publish(CacheChanged())
 
     def _on_pod(self, delta: Delta) -> None:
@@ -202,7 +206,7 @@ class ClusterCache:
             del self._released[found.uid]
         elif released:
             return found.model_copy(update={"unplannable": released.why})
-        return self._device_classes.check_pod(found)
+        return self.default_spread.apply(self._device_classes.check_pod(found))
 
     def stop_planning(self, uid: str, why: str, since: datetime) -> None:
         """The pod without a node is unplannable until it is bound, or its scheduler's message changes."""
@@ -386,6 +390,9 @@ class ClusterCache:
         self._changes.nodeclaims |= self._blocked_drains & {self.nodeclaim_name_of(node)}
 
     def _on_other(self, plural: str, delta: Delta) -> None:
+        if KINDS.get(plural) in spread_kinds.KINDS:
+            self.default_spread.update(KINDS[plural], delta.object, is_deleted=delta.is_deleted)
+            return
         if plural in daemon_templates.KINDS:
             for uid, daemonset in self._daemon_templates.update(plural, delta):
                 self._replace_fact(self.daemonsets, "daemonset", uid, daemonset)

@@ -50,6 +50,7 @@ STORAGE_CLASSES = Resource("storage.k8s.io/v1", "storageclasses", "StorageClass"
 CSI_NODES = Resource("storage.k8s.io/v1", "csinodes", "CSINode")
 VOLUME_ATTACHMENTS = Resource("storage.k8s.io/v1", "volumeattachments", "VolumeAttachment")
 SERVICES = Resource("v1", "services", "Service", namespaced=True)
+REPLICATION_CONTROLLERS = Resource("v1", "replicationcontrollers", "ReplicationController", namespaced=True)
 LEASES = Resource("coordination.k8s.io/v1", "leases", "Lease", namespaced=True)
 POD_DISRUPTION_BUDGETS = Resource("policy/v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True)
 JOBS = Resource("batch/v1", "jobs", "Job", namespaced=True)

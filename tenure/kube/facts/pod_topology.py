@@ -21,7 +21,7 @@ def topology_terms(metadata: Json, spec: Json) -> dict[str, Any]:
     affinity = spec.get("affinity") or {}
     found = {
         "labels": {intern_string(key): intern_string(value) for key, value in labels.items()},
-        "spreads": [_spread_constraint(one, labels) for one in spec.get("topologySpreadConstraints") or ()],
+        "spreads": [spread_constraint(one, labels) for one in spec.get("topologySpreadConstraints") or ()],
         "affinity": _affinity_terms(affinity.get("podAffinity") or {}, labels),
         "anti_affinity": _affinity_terms(affinity.get("podAntiAffinity") or {}, labels),
         "host_ports": host_ports(spec),
@@ -53,7 +53,8 @@ def selector_expressions(raw: Json | None) -> list[dict[str, Any]] | None:
     return exact + match_expressions(raw.get("matchExpressions"))
 
 
-def _spread_constraint(one: Json, labels: Json) -> dict[str, Any]:
+def spread_constraint(one: Json, labels: Json) -> dict[str, Any]:
+    """In the form of facts. `labels`: of the pod."""
     return {
         "key": one["topologyKey"],
         "max_skew": one["maxSkew"],

@@ -74,7 +74,8 @@ def test_chart_has_the_shipped_rbac() -> None:
 @pytest.mark.parametrize("setting", OPTIONAL_RBAC)
 def test_setting_grants_its_optional_right(setting: str) -> None:
     gates = {one.value: f"{one.variable}.{one.value}" for one in FeatureGate}
-    flags = ("--set", f"settings.{gates.get(setting, setting.upper())}=true")
+    is_text = setting not in gates and Settings.model_fields[setting].annotation is str
+    flags = ("--set-string" if is_text else "--set", f"settings.{gates.get(setting, setting.upper())}=true")
     rendered = without_helm_labels([one for one in render_chart(MINIMAL_VALUES, *flags) if one["kind"] in RIGHTS])
     shipped = without_helm_labels(rbac_documents([setting]))
     del shipped["Namespace", "", "tenure"]

@@ -61,11 +61,12 @@ def documents(*kinds: str) -> list[dict[str, Any]]:
 
 
 OPTIONAL = {
-    "nominate_pods": ("", "pods/status", "patch"),
-    "surge_single_replicas": ("apps", "deployments", "patch"),
-    FeatureGate.POD_DELETION_COST: ("", "pods", "patch"),
+    "nominate_pods": {("", "pods/status", "patch")},
+    "surge_single_replicas": {("apps", "deployments", "patch")},
+    FeatureGate.POD_DELETION_COST: {("", "pods", "patch")},
+    "scheduler_config": {("", kind, verb) for kind in ("services", "replicationcontrollers") for verb in READ},
 }
-"""The additional permission of each setting and feature gate."""
+"""The additional permissions of each setting and feature gate."""
 GRANTED_BY_KARPENTER = {FeatureGate.POD_DELETION_COST}
 
 
@@ -99,24 +100,25 @@ def test_only_documented_rules_exceed_karpenter_permissions() -> None:
 
 def test_optional_permissions_are_not_in_base_roles() -> None:
     assert set(OPTIONAL_RBAC) == set(OPTIONAL)
-    assert not set(OPTIONAL.values()) & worker_rights()
+    assert all(rights - worker_rights() for rights in OPTIONAL.values())
+    assert OPTIONAL["scheduler_config"] & worker_rights() == {("", "services", "get")}, "only for kube-dns, by a Role"
     settings = load(["--cluster-name=demo"])
     assert not [name for name in OPTIONAL_RBAC if settings.is_on(name)]
 
 
 @pytest.mark.parametrize("setting", OPTIONAL)
-def test_setting_adds_one_permission_for_the_service_account(setting: str) -> None:
+def test_setting_adds_its_permissions_for_the_service_account(setting: str) -> None:
     role, binding = [one for one in rbac_documents([setting]) if one not in rbac_documents()]
     assert (role["kind"], binding["kind"]) == ("ClusterRole", "ClusterRoleBinding")
-    assert set(rights_of(role)) == {OPTIONAL[setting]}
+    assert set(rights_of(role)) == OPTIONAL[setting]
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     (account,) = documents("ServiceAccount")
     assert [(one["namespace"], one["name"]) for one in binding["subjects"]] == [
         (account["metadata"]["namespace"], account["metadata"]["name"])
     ]
     text = OPTIONAL_RBAC[setting].read_text()
-    switch = setting.example if isinstance(setting, FeatureGate) else f"{setting.upper()}=true"
-    assert text.startswith(f"# Only with {switch}.")
+    switch = setting.example if isinstance(setting, FeatureGate) else setting.upper()
+    assert text.startswith((f"# Only with {switch}.", f"# Only with {switch}=true."))
     assert text.count("# BEYOND: ") == (0 if setting in GRANTED_BY_KARPENTER else 1)
 
 

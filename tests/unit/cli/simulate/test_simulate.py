@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -121,3 +122,15 @@ def test_command_imports_no_heavy_libraries() -> None:
     code = f"import sys, tenure.cli.simulate.command; print({heavy})"
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_default_spread_places_pods_in_every_zone(files: Files) -> None:
+    constraint = {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}
+    config = json.dumps({"podTopologySpread": {"defaultConstraints": [constraint]}})
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}}}
+    files.write("pods.yaml", deployment(6), service)
+    assert len(files.run()["nodes"]) == 1
+    nodes = files.run("--scheduler-config", config)["nodes"]
+    pods_by_zone = Counter(zone for one in nodes for zone in one["zones"] for _ in one["pods"])
+    assert pods_by_zone == {"a": 2, "b": 2, "c": 2}
+    assert "--scheduler-config: " in files.usage_error("--scheduler-config", "profiles: []")
