@@ -34,6 +34,8 @@ class _Field(NamedTuple):
     name: str
     minimum: int
     maximum: int
+    numbers: str
+    """Regular expression of its numbers."""
     names: Mapping[str, int] = {}
     aliases: Mapping[int, int] = {}
     """Accepted numbers above the maximum, and the numbers that they mean."""
@@ -46,12 +48,28 @@ class _Field(NamedTuple):
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _FIELDS: Final = (
-    _Field("minute", 0, 59),
-    _Field("hour", 0, 23),
-    _Field("day of month", 1, 31),
-    _Field("month", 1, 12, {name: number for number, name in enumerate(_MONTHS, 1)}),
-    _Field("day of week", 0, 6, {name: number for number, name in enumerate(_DAYS)}, {7: 0}),
+    _Field("minute", 0, 59, "[1-5]?[0-9]"),
+    _Field("hour", 0, 23, "1?[0-9]|2[0-3]"),
+    _Field("day of month", 1, 31, "[1-9]|[12][0-9]|3[01]"),
+    _Field("month", 1, 12, "[1-9]|1[0-2]", {name: number for number, name in enumerate(_MONTHS, 1)}),
+    _Field("day of week", 0, 6, "[0-7]", {name: number for number, name in enumerate(_DAYS)}, {7: 0}),
 )
+
+
+def _field_pattern(field: _Field) -> str:
+    names = f"|(?i:{'|'.join(field.names)})" if field.names else ""
+    number = rf"(?:\+?0*(?:{field.numbers}){names})"
+    part = rf"(?:[*?](?:-[^,/\s]*)?|{number}(?:-{number})?)(?:/\+?0*[1-9][0-9]*)?"
+    return rf"(?:,+|,*{part}(?:,+{part})*,*)"
+
+
+_SPACE: Final = r"[\t-\r ]"
+PATTERN: Final = (
+    rf"^{_SPACE}*(?:@(?:{'|'.join(name[1:] for name in MACROS)})|"
+    rf"{f'{_SPACE}+'.join(map(_field_pattern, _FIELDS))}){_SPACE}*$"
+)
+"""For Tenure's own kinds: what `next_time` accepts, and ranges in falling order, which it rejects. Separators are ASCII
+spaces."""
 
 
 def next_time(schedule: str, after: datetime) -> datetime | None:

@@ -5,7 +5,8 @@ Rules only restrict: a node is disrupted if the NodePool's budgets allow it and 
 
 from typing import Annotated, Any, Final, Literal
 
-from tenure.apis.crd_schema import ATOMIC, CRON, DURATION_SCHEMA, Crd, Rule
+from tenure.apis import cron
+from tenure.apis.crd_schema import ATOMIC, DURATION_SCHEMA, Crd, Rule
 from tenure.apis.meta import KubeModel
 
 _PERCENT: Final[dict[str, Any]] = {"pattern": r"^(100|[0-9]{1,2})%$"}
@@ -93,10 +94,15 @@ class RolloutRules(KubeModel):
 ZONE_DOC: Final = "IANA name of the time zone, such as Europe/Berlin. Unset: UTC."
 
 
+_SCHEDULE_RULE: Final = Rule(
+    f"self.matches(r'{cron.PATTERN}')", "expected five cron fields or a macro such as @daily, e.g. '0 2 * * 6'"
+)
+
+
 class Window(KubeModel):
     """A recurring period in which nodes may be disrupted."""
 
-    schedule: Annotated[str, Crd({"pattern": CRON, "maxLength": 100}, required=True)]
+    schedule: Annotated[str, Crd({"maxLength": cron.MAX_LENGTH}, (_SCHEDULE_RULE,), required=True)]
     """When the window opens: a cron schedule, or a macro such as @daily."""
     duration: Annotated[str, Crd(DURATION_SCHEMA, required=True)]
     """How long the window is open, such as 4h or 1h30m."""

@@ -3,12 +3,15 @@
 `tools/cron_table` writes `cron_schedules.tsv` with the times of robfig/cron.
 """
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tenure.apis.cron import ScheduleError, next_time
+from tenure.apis.cron import MACROS, MAX_LENGTH, PATTERN, ScheduleError, next_time
 
 BEGIN = datetime(2026, 2, 27, 22, 58, 30, tzinfo=UTC)
 TIMES = 5
@@ -76,3 +79,35 @@ def test_schedule_that_never_fires_is_valid() -> None:
 def test_schedule_error_names_field_value_and_expected_form(schedule: str, message: str) -> None:
     with pytest.raises(ScheduleError, match=message):
         next_time(schedule, BEGIN)
+
+
+NUMBERS = st.one_of(
+    st.integers(0, 70).map(str),
+    st.sampled_from(["", "+5", "05", "jan", "DEC", "sun", "Mon", "x", "*", "?", "-1", "1.5", "٣"]),
+)
+PARTS = st.one_of(
+    NUMBERS,
+    st.tuples(NUMBERS, NUMBERS).map("-".join),
+    st.tuples(NUMBERS, NUMBERS).map("/".join),
+    st.tuples(NUMBERS, NUMBERS, NUMBERS).map(lambda one: f"{one[0]}-{one[1]}/{one[2]}"),
+    st.text("0123456789,-/*?+", max_size=4),
+)
+PLAUSIBLE = st.one_of(st.just("*"), st.integers(0, 9).map(str), PARTS)
+SCHEDULES = st.one_of(
+    st.lists(PLAUSIBLE, min_size=4, max_size=6).map(" ".join),
+    st.tuples(st.integers(0, 4), PARTS).map(lambda one: " ".join(["*"] * one[0] + [one[1]] + ["*"] * (4 - one[0]))),
+    st.sampled_from([*MACROS, "@every 1h", "@Daily", " @daily ", "@dailyx", "\t0 0\n* *  *", "0 0 * *"]),
+)
+
+
+@given(SCHEDULES)
+def test_lifecycle_policies_accept_what_the_reader_accepts(schedule: str) -> None:
+    """A pattern cannot compare the ends of a range; ValidationSucceeded of the LifecyclePolicy reports such a range."""
+    accepted = len(schedule) <= MAX_LENGTH and re.search(PATTERN, schedule) is not None
+    if (format_next_times(schedule) != INVALID) != accepted:
+        assert accepted and re.search(r"\w-\+?\w", schedule)
+
+
+def test_lifecycle_policies_accept_the_schedules_that_karpenter_accepts() -> None:
+    disagreeing = [one for one in EXPECTED if (format_next_times(one) != INVALID) != bool(re.search(PATTERN, one))]
+    assert [one for one in disagreeing if not re.search(r"\w-\+?\w", one) or format_next_times(one) != INVALID] == []
