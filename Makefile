@@ -46,7 +46,8 @@ test: controlplane ## Run unit tests, adapter tests and smoke scenarios in one s
 test-kubernetes: export TENURE_KUBERNETES := 1.37
 test-kubernetes: setup ## Run the adapter tests with the newest supported version of Kubernetes
 	@$(BIN)/python -c 'from tenure.sandbox.controlplane import find_or_build; find_or_build()'
-	@$(PYTEST) -n 5 --junitxml=build/kubernetes.xml tests/adapters tests/integration/sandbox/test_controlplane.py $(ARGS)
+	@$(PYTEST) -n 5 --junitxml=build/kubernetes.xml tests/adapters tests/integration/evictions \
+	    tests/integration/sandbox/test_controlplane.py $(ARGS)
 
 test-integration: controlplane ## Run all integration tests and scenarios
 	@$(PYTEST) -n 5 --junitxml=build/integration.xml tests/integration tests/scenarios $(ARGS)

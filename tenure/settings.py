@@ -215,6 +215,12 @@ class Settings(BaseSettings):
         "[`surgeSingleReplicas`](../disruption/drains.md); needs `patch` on Deployments "
         "([optional permissions](../operating/security.md#optional-permissions))",
     )
+    eviction_requests: bool = Field(
+        False,
+        description="[ask the responders](../disruption/drains.md#eviction-requests) of pods for their eviction before "
+        "the Eviction API is used; needs Kubernetes 1.37 with a controller of EvictionRequests "
+        "([optional permissions](../operating/security.md#optional-permissions))",
+    )
     hook_local_addresses: bool = Field(
         False,
         description="allow [hooks](../disruption/hooks.md#http-calls) to call loopback and link-local addresses, such "

@@ -1,5 +1,7 @@
 """Evictions from one node: group by group, with a surge if a policy sets one, and forced after the deadline.
 
+Pods with responders are evicted by an EvictionRequest first, if the setting EVICTION_REQUESTS is on.
+
 Drains that start together evict the pods of all their nodes before any other write. Pods of interrupted nodes have only
 two minutes, so the process that reads the queue evicts them early. That takes two requests per node, far fewer than a
 workflow with an activity. The later drain finds the taint and continues.
@@ -29,10 +31,19 @@ from tenure.policy.drain.blockers import (
     do_not_disrupt_blocker,
     policy_blocker,
     rejection_blocker,
+    responder_blocker,
     surge_blocker,
     terminating_blocker,
 )
-from tenure.policy.drain.decision import SURGE, creates_pod_first, has_surge, is_late, needs_restart, with_known_since
+from tenure.policy.drain.decision import (
+    SURGE,
+    creates_pod_first,
+    has_surge,
+    is_late,
+    is_request_pending,
+    needs_restart,
+    with_known_since,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -48,6 +59,9 @@ class EvictionQueue:
         self._events, self._request, self._reason = ports.events, request, reason or FORCEFUL
         self._without_surge: set[str] = set()
         """UIDs of pods that are evicted without a surge."""
+        self._requests = ports.eviction_requests
+        self._without_request: set[str] = set()
+        """UIDs of pods that are evicted through the Eviction API although they have responders."""
         self._unreported: list[DrainPod] = []
         """Evicted pods without an event yet."""
 
@@ -70,11 +84,11 @@ class EvictionQueue:
         to_evict = []
         for pod in remaining:
             if self._is_evictable(pod):
-                surge_hold = await self._wait_for_surge(pod, known, now)
-                if surge_hold is None:
+                hold = await self._wait_for_surge(pod, known, now) or await self._wait_for_responder(pod, now)
+                if hold is None:
                     to_evict.append(pod)
                 else:
-                    blockers.append(surge_hold)
+                    blockers.append(hold)
         return [*blockers, *await self._evict_pods(to_evict)]
 
     @property
@@ -185,6 +199,22 @@ class EvictionQueue:
             )
         return blocker.model_copy(update={"passes_at": blocker.since + SURGE})
 
+    async def _wait_for_responder(self, pod: DrainPod, now: datetime) -> EvictionBlocker | None:
+        """The blocker while a responder of the pod handles its EvictionRequest; None if the Eviction API is used."""
+        if self._requests is None or not pod.has_responders or pod.uid in self._without_request:
+            return None
+        try:
+            progress = await self._requests.request(pod)
+        except Throttled:
+            raise
+        except Fault as fault:
+            log.warning("requesting eviction failed", Pod=pod.name, namespace=pod.namespace, error=fault.message)
+            progress = None
+        if progress is not None and is_request_pending(progress, now):
+            return responder_blocker(pod, progress)
+        self._without_request.add(pod.uid)
+        return None
+
     def _count_eviction(self, status: int) -> None:
         """As Karpenter, count responses only, with 200 for an accepted eviction."""
         if status:
@@ -257,6 +287,14 @@ EARLY_EVICTION_TIMEOUT_SECONDS: Final = 10.0
 """After this time, the drain of the node evicts the remaining pods."""
 REPEAT_INTERVAL: Final = timedelta(minutes=2)
 """A repeated message within this time causes no second eviction. Later, the workflow drains the node."""
+
+
+async def withdraw_requests(ports: Ports, node: str) -> None:
+    """Withdraw the EvictionRequests of a drain that is undone."""
+    if ports.eviction_requests is not None:
+        for pod in await ports.pods.on_node(node, now=utc_now()):
+            if pod.has_responders:
+                await ports.eviction_requests.withdraw(pod)
 
 
 class NodeEarlyEviction:

@@ -7,6 +7,7 @@ and written to the status.
 from temporalio import activity
 
 from activities.node_conditions import DRAIN_CLEARED, MAINTENANCE_CLEARED, MAINTENANCE_TYPES, set_node_conditions
+from activities.nodeclaim.eviction import withdraw_requests
 from activities.nodeclaim.instance_assignment import launched_from_status, write_launched
 from activities.ports.core import ConditionPatch, LaunchFacts, Ports, find_node, find_nodeclaim
 from activities.runtime import map_faults
@@ -23,6 +24,7 @@ from tenure.model.provider_results import InstanceFacts
 
 class RecoveryActivities:
     def __init__(self, ports: Ports) -> None:
+        self._ports = ports
         self._claims, self._nodes, self._node_classes = ports.claims, ports.nodes, ports.node_classes
         self._fleet, self._instances = ports.fleet, ports.instances
 
@@ -72,6 +74,7 @@ class RecoveryActivities:
         if not (node.being_disrupted or claim.is_true(labels.DISRUPTION_REASON)):
             return
         await self._nodes.unmark_disrupted(node.name)
+        await withdraw_requests(self._ports, node.name)
         await set_node_conditions(self._nodes, node.name, DRAIN_CLEARED)
         cleared = ConditionPatch(type=labels.DISRUPTION_REASON, status="")
         await self._claims.patch(claim.name, claim.uid, conditions=(cleared,), now=utc_now())

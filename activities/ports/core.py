@@ -27,6 +27,7 @@ from tenure.model.provider_results import AttachedVolume as AttachedVolume
 from tenure.model.provider_results import ConditionPatch as ConditionPatch
 from tenure.model.provider_results import DrainPod as DrainPod
 from tenure.model.provider_results import Eviction as Eviction
+from tenure.model.provider_results import EvictionProgress as EvictionProgress
 from tenure.model.provider_results import InstanceFacts as InstanceFacts
 from tenure.model.provider_results import LaunchFacts as LaunchFacts
 from tenure.model.provider_results import ResolvedNodeClass as ResolvedNodeClass
@@ -283,6 +284,17 @@ class Offerings(Protocol):
     async def catalogue(self, node_classes: Sequence[EC2NodeClass]) -> Catalogue: ...
 
 
+class EvictionRequests(Protocol):
+    """Requests to the responders of pods (Kubernetes 1.37)."""
+
+    async def request(self, pod: DrainPod) -> EvictionProgress | None:
+        """Ask for the eviction of the pod, if not yet done. None if the API server does not serve EvictionRequests, or
+        the pod is gone."""
+
+    async def withdraw(self, pod: DrainPod) -> bool:
+        """Withdraw the request; False if there is none."""
+
+
 class PodDisruptionBudgets(Protocol):
     async def in_namespace(self, namespace: str) -> Sequence[PodDisruptionBudgetFact]:
         """From a live list."""
@@ -337,6 +349,8 @@ class Ports:
     pod_disruption_budgets: PodDisruptionBudgets
     deployments: Deployments | None
     """None while SURGE_SINGLE_REPLICAS is off, since the worker then has no permission to restart them."""
+    eviction_requests: EvictionRequests | None
+    """None while EVICTION_REQUESTS is off, since the worker then has no permission to create them."""
     loads: Loads
     jobs: Jobs
     inventory: Inventory

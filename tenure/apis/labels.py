@@ -274,6 +274,8 @@ NODE_DRAINING: Final = f"{OWN_REASON_PREFIX}Draining"
 NODE_DRAINED: Final = f"{OWN_REASON_PREFIX}Drained"
 NODE_DRAIN_FORCED: Final = f"{OWN_REASON_PREFIX}DrainForced"
 NODE_MAINTENANCE: Final = f"{OWN_REASON_PREFIX}InstanceMaintenance"
+EVICTION_REQUESTER: Final = "tenure.sh/drain"
+"""The requester of EvictionRequests."""
 # NodeClaim
 AWAITING_VOLUME_DETACHMENT: Final = "AwaitingVolumeDetachment"
 TERMINATION_GRACE_PERIOD_ELAPSED: Final = "TerminationGracePeriodElapsed"

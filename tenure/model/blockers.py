@@ -142,6 +142,7 @@ BLOCKERS: Final[Mapping[str, Reason]] = {
     ),
     "PodsTerminating": Reason("pods are terminating"),
     "PodsDeferred": Reason("a LifecyclePolicy evicts pods later than others"),
+    "EvictionRequested": Reason("a responder of a pod handles its EvictionRequest", "check the responder"),
     "StopStart": Reason("its instance is stopped and started for maintenance"),
     "StopStartFailed": Reason("its instance could not be stopped and started; it is drained"),
     "NotTainted": Reason("the nodes of a command could not be tainted yet"),

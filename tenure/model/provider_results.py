@@ -97,9 +97,26 @@ class DrainPod(Value):
     owner_kind: str = ""
     owner_name: str = ""
     labels: dict[str, str] = {}
+    has_responders: bool = False
+    """Its spec.evictionResponders names controllers that can move it gracefully."""
     ready: bool = True
     controller_set_not_ready: bool = False
     """The node lifecycle controller set Ready to False although the containers are ready. The kubelet resets it."""
+
+
+class EvictionProgress(Value):
+    """The EvictionRequest of a drain for one pod, and the responder that handles it."""
+
+    created: datetime
+    observed: bool = False
+    """A controller has observed the current intent."""
+    failed: str = ""
+    """The reason of the condition Failed, while it is True."""
+    responder: str = ""
+    """The active responder; empty if there is none."""
+    message: str = ""
+    expected: datetime | None = None
+    """When the responder expects to finish."""
 
 
 class AttachedVolume(Value):

@@ -23,6 +23,7 @@ class Plan:
     passed through. `kubeconfig` and `aws_endpoint` are for nodes without these parts. `temporal`: the dev server, or a
     server version of `tools.py` with PostgreSQL, whose data is never kept. `encrypted`: encrypt payloads.
     `kubernetes`: a minor version of `versions.py`; by default that of `TENURE_KUBERNETES`.
+    `eviction_requests`: serve EvictionRequests, which Kubernetes 1.37 has as alpha, and run their controller.
     `lease_seconds`: duration of the Leases of Nodes; a longer one lets one machine host thousands of Nodes.
     """
 
@@ -42,6 +43,7 @@ class Plan:
     aws_endpoint: str | None = None
     lease_seconds: int = LEASE_SECONDS
     kubernetes: str = field(default_factory=selected_minor)
+    eviction_requests: bool = False
 
     def __post_init__(self) -> None:
         if unknown := set(self.parts) - set(PARTS):

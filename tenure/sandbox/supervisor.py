@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from tenure.controller.temporal.connection import Security
 from tenure.sandbox.controlplane import find_or_build
 from tenure.sandbox.controlplane.kubernetes import Kubernetes
+from tenure.sandbox.eviction_requests import EvictionRequestController
 from tenure.sandbox.fault_proxy import Proxy
 from tenure.sandbox.processes import Process
 from tenure.sandbox.simulators import aws_part, nodes_part
@@ -82,6 +83,7 @@ class Parts:
         self.plan, self.directory, self.logs = plan, directory, directory / "logs"
         self.kubernetes: Kubernetes | None = None
         self.proxy: Proxy | None = None
+        self._controller: asyncio.Task[None] | None = None
         self.temporal: Temporal | TemporalServer | None = None
         self.aws: Process | None = None
         self.nodes: Process | None = None
@@ -128,6 +130,8 @@ class Parts:
         await asyncio.gather(*(part.stop() for part in (self.temporal, self.kubernetes, self.aws) if part))
 
     async def close_proxy(self) -> None:
+        if self._controller:
+            self._controller.cancel()
         if self.proxy:
             await self.proxy.stop()
 
@@ -175,6 +179,12 @@ class Parts:
             await self.kubernetes.start()
             await self.proxy.start()
             await self.apply(self.plan.manifests)
+            if self.plan.eviction_requests:
+                self._controller = asyncio.create_task(self._run_eviction_controller(self.kubernetes))
+
+    async def _run_eviction_controller(self, kubernetes: Kubernetes) -> None:
+        async with kubernetes.endpoint.client() as api:
+            await EvictionRequestController(api).run()
 
     def _make_kubernetes(self, take: TakePorts) -> None:
         ports = take(*Kubernetes.PORTS, "proxy")
@@ -186,6 +196,7 @@ class Parts:
             ports,
             durable=self.plan.retain_data,
             lease_seconds=self.plan.lease_seconds,
+            eviction_requests=self.plan.eviction_requests,
         )
         self.proxy = Proxy(self.kubernetes.server, self.kubernetes.authority, ports["proxy"])
 

@@ -86,6 +86,7 @@ def build_ports(
         loads=cluster.loads,
         pod_disruption_budgets=cluster.budgets,
         deployments=cluster.rollouts if settings.surge_single_replicas else None,
+        eviction_requests=cluster.eviction_requests if settings.eviction_requests else None,
         events=cluster.events,
         pools=cluster.pools,
         node_classes=cluster.node_classes,

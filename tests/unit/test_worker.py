@@ -156,9 +156,11 @@ def test_settings_reach_their_components(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_optional_features_are_off_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLUSTER_NAME", "demo")
-    (off, on), kube = [Settings(), Settings(surge_single_replicas=True, hook_local_addresses=True)], Mock()
+    enabled = Settings(surge_single_replicas=True, hook_local_addresses=True, eviction_requests=True)
+    (off, on), kube = [Settings(), enabled], Mock()
     ports = [build_ports(one, Mock(), kube, Mock()) for one in (off, on)]
     assert [one.deployments for one in ports] == [None, kube.rollouts]
+    assert [one.eviction_requests for one in ports] == [None, kube.eviction_requests]
     assert host_settings(on).policy_features == PolicyFeatures(surge_single_replicas=True, hook_local_addresses=True)
     assert host_settings(Settings(nominate_pods=True)).nominate_pods
 

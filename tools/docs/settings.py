@@ -22,6 +22,7 @@ OURS: Final = frozenset(
         "node_cost",
         "nominate_pods",
         "surge_single_replicas",
+        "eviction_requests",
         "hook_local_addresses",
         "log_format",
         "launch_timeout",

@@ -2,6 +2,7 @@
 
 from tenure.endpoints import Endpoints
 from tenure.kube.adapters.cluster import KubeLeases, KubeNamespaces
+from tenure.kube.adapters.eviction_requests import KubeEvictionRequests
 from tenure.kube.adapters.garbage_collection import KubeInventory
 from tenure.kube.adapters.karpenter_objects import (
     KubeCapacityBuffers,
@@ -35,6 +36,7 @@ class KubeAdapters:
         self.buffers = KubeCapacityBuffers(client)
         self.inventory = KubeInventory(client)
         self.budgets = KubePodDisruptionBudgets(client)
+        self.eviction_requests = KubeEvictionRequests(client)
         self.rollouts = KubeRollouts(client)
         self.namespaces = KubeNamespaces(client)
         self.jobs = KubeJobs(client)

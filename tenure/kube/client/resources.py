@@ -33,6 +33,8 @@ class Resource:
         return "/".join(parts)
 
 
+EVICTION_REQUESTS = Resource("lifecycle.k8s.io/v1alpha1", "evictionrequests", "EvictionRequest", namespaced=True)
+EVICTIONS = Resource("lifecycle.k8s.io/v1alpha1", "evictions", "Eviction", namespaced=True)
 NODE_POOLS = Resource(labels.NODEPOOL_API_VERSION, "nodepools", "NodePool")
 NODE_CLAIMS = Resource(labels.NODEPOOL_API_VERSION, "nodeclaims", "NodeClaim")
 EC2_NODE_CLASSES = Resource(labels.EC2NODECLASS_API_VERSION, "ec2nodeclasses", "EC2NodeClass")

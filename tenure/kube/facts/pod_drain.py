@@ -90,6 +90,7 @@ def drain_pod(pod: Mapping[str, Any], now: datetime) -> DrainPod:
         owner_kind=owner.get("kind", ""),
         owner_name=owner.get("name", ""),
         labels=fact.labels,
+        has_responders=bool(pod["spec"].get("evictionResponders")),
         ready=is_condition_true(status, labels.READY),
         controller_set_not_ready=_is_set_not_ready_by_controller(pod),
     )

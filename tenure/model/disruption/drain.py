@@ -10,13 +10,15 @@ from typing import Final, Literal
 
 from tenure.model.base import Message, Value
 
-BlockerCause = Literal["budget", "budgets", "do-not-disrupt", "refused", "surge", "volume", "terminating", "policy"]
+BlockerCause = Literal[
+    "budget", "budgets", "do-not-disrupt", "refused", "surge", "volume", "terminating", "policy", "responder"
+]
 """`refused`: the API server rejects the eviction for another reason than a budget, such as a webhook. `policy`: a
-LifecyclePolicy evicts the pod later than others."""
+LifecyclePolicy evicts the pod later than others. `responder`: a responder of the pod handles its eviction."""
 Prospect = Literal["never", "can", "at", "unknown"]
 """`never`: someone must change an object; `can`: may clear without that; `at`: clears at `passes_at`."""
 BLOCKING_CAUSES: Final[frozenset[BlockerCause]] = frozenset(
-    {"budget", "budgets", "do-not-disrupt", "refused", "volume"}
+    {"budget", "budgets", "do-not-disrupt", "refused", "volume", "responder"}
 )
 """Causes that `blockedFor` of a LifecyclePolicy counts. The others end without intervention."""
 MAX_STATUS_LINE_LENGTH: Final = 250
@@ -32,6 +34,7 @@ _BLOCKER_CODES: Final[Mapping[BlockerCause, str]] = {
     "surge": "NewPodPending",
     "volume": "VolumesAttached",
     "policy": "PodsDeferred",
+    "responder": "EvictionRequested",
 }
 _PERMANENT_BLOCKER_CODES: Final[Mapping[BlockerCause, str]] = {
     "budget": "PodDisruptionBudgetAllowsNone",

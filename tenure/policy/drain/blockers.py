@@ -10,7 +10,7 @@ from tenure.apis import labels
 from tenure.model.blockers import BLOCKERS
 from tenure.model.disruption.drain import EvictionBlocker, PodDrainRule, Prospect
 from tenure.model.facts import PodDisruptionBudgetFact, PodFact, matches_selector
-from tenure.model.provider_results import AttachedVolume, DrainPod, Eviction
+from tenure.model.provider_results import AttachedVolume, DrainPod, Eviction, EvictionProgress
 
 STUCK_AFTER = timedelta(seconds=60)
 """A drain does not wait for a pod this long after its deletionTimestamp (reference 3.14)."""
@@ -64,6 +64,18 @@ def rejection_blocker(pod: DrainPod, message: str) -> EvictionBlocker:
         passes="unknown",
         hint=BLOCKERS["EvictionRefused"].remedy,
     )
+
+
+def responder_blocker(pod: DrainPod, progress: EvictionProgress) -> EvictionBlocker:
+    if not progress.observed:
+        what = "no controller has observed its EvictionRequest yet"
+    elif progress.responder:
+        message = f": {progress.message[:MAX_ERROR_LENGTH]}" if progress.message else ""
+        what = f"responder {progress.responder} handles its EvictionRequest{message}"
+    else:
+        what = "its EvictionRequest has no active responder"
+    expected = f"expected to complete at {progress.expected.isoformat(timespec='seconds')}" if progress.expected else ""
+    return new_pod_blocker(pod, cause="responder", what=what, passes="unknown", hint=expected)
 
 
 def describe_budget_counts(budget: PodDisruptionBudgetFact) -> str:

@@ -12,7 +12,7 @@ from tenure.apis.durations import parse_duration_or_none
 from tenure.apis.lifecyclepolicy import DrainRules
 from tenure.model.base import Value, parse_timestamp
 from tenure.model.disruption.drain import BLOCKING_CAUSES, DeploymentRollout, DrainState, DrainStatus, EvictionBlocker
-from tenure.model.provider_results import DrainPod
+from tenure.model.provider_results import DrainPod, EvictionProgress
 from tenure.policy.drain.blockers import STUCK_AFTER
 
 NODE_NOT_READY: Final = timedelta(minutes=5)
@@ -33,6 +33,8 @@ MAX_FALLBACK: Final = timedelta(minutes=30)
 MAX_UNOBSERVED_FALLBACK: Final = timedelta(minutes=1)
 """Bounds of the time until the next pass without a signal. The last one applies to blockers that no watched object
 shows."""
+OBSERVED_WITHIN: Final = timedelta(seconds=30)
+"""Time for a controller to observe an EvictionRequest. Kubernetes 1.37 serves the kind without a controller."""
 MIN_RETRY_PAUSE: Final = timedelta(minutes=10)
 """Minimum delay before a node is disrupted again after its drain was cancelled."""
 
@@ -139,6 +141,14 @@ def terminates_soon(blocker: EvictionBlocker, now: datetime) -> bool:
         return False
     ends_at = blocker.passes_at - STUCK_AFTER
     return now < ends_at + TERMINATION_DELAY and ends_at - now <= MAX_TERMINATION
+
+
+def is_request_pending(progress: EvictionProgress | None, now: datetime) -> bool:
+    """Whether the drain leaves the pod to its responders. Otherwise it uses the Eviction API: the request is not
+    served, has failed, or no controller has observed it in time."""
+    if progress is None or progress.failed:
+        return False
+    return progress.observed or now < progress.created + OBSERVED_WITHIN
 
 
 def next_change_at(

@@ -44,6 +44,9 @@ UNUSED_CONTROLLERS = (
 )
 
 
+EVICTION_REQUESTS = ("--feature-gates=EvictionRequestAPI=true", "--runtime-config=lifecycle.k8s.io/v1alpha1=true")
+
+
 @dataclass(frozen=True)
 class Layout:
     """Files and ports of one control plane."""
@@ -55,6 +58,7 @@ class Layout:
     kubeconfig: Path
     durable: bool
     lease_seconds: int = LEASE_SECONDS
+    eviction_requests: bool = False
 
     @property
     def tokens(self) -> Path:
@@ -148,6 +152,7 @@ def _apiserver(layout: Layout) -> list[str]:
         "--max-requests-inflight=3000",
         "--max-mutating-requests-inflight=1000",
         "--profiling=false",
+        *(EVICTION_REQUESTS if layout.eviction_requests else ()),
     ]
 
 

@@ -49,9 +49,11 @@ class Kubernetes:
         *,
         durable: bool = False,
         lease_seconds: int = LEASE_SECONDS,
+        eviction_requests: bool = False,
     ) -> None:
         self._folder, self._logs, self._binaries = folder, logs, binaries
         self._ports, self._durable, self._lease_seconds = ports, durable, lease_seconds
+        self._eviction_requests = eviction_requests
         self._parts: dict[str, Process] = {}
         self.server = f"https://127.0.0.1:{ports['apiserver']}"
         self.kubeconfig = folder / "kubeconfig.yaml"
@@ -127,6 +129,7 @@ class Kubernetes:
             kubeconfig=self.kubeconfig,
             durable=self._durable,
             lease_seconds=self._lease_seconds,
+            eviction_requests=self._eviction_requests,
         )
         layout.write_files(self._token(), self.server)
         return layout

@@ -6,7 +6,7 @@ from typing import Any
 
 from tenure.model.disruption.drain import DeploymentRollout
 from tenure.model.facts import PodDisruptionBudgetFact
-from tenure.model.provider_results import DrainPod
+from tenure.model.provider_results import DrainPod, EvictionProgress
 from tests.support.fakes.faulty import FaultInjectable
 
 
@@ -20,6 +20,24 @@ class FakeBudgets(FaultInjectable):
 
     async def in_namespace(self, namespace: str) -> Sequence[PodDisruptionBudgetFact]:
         return [one for one in self.found if one.namespace == namespace]
+
+
+@dataclass
+class FakeEvictionRequests(FaultInjectable):
+    """Without progress, the API server serves no EvictionRequests."""
+
+    progress: EvictionProgress | None = None
+    requested: list[str] = field(default_factory=list)
+    """Names of pods, once for each pass."""
+    withdrawn: list[str] = field(default_factory=list)
+
+    async def request(self, pod: DrainPod) -> EvictionProgress | None:
+        self.requested.append(pod.name)
+        return self.progress
+
+    async def withdraw(self, pod: DrainPod) -> bool:
+        self.withdrawn.append(pod.name)
+        return True
 
 
 @dataclass

@@ -10,7 +10,7 @@ from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.launch import LaunchGroupMember
 from tenure.model.signals import GroupResult, LaunchError
 from tests.support.fakes.cloud import FakeFleet, FakeInstances, FakeReservations, FakeResolver
-from tests.support.fakes.drains import FakeBudgets, FakeRollouts
+from tests.support.fakes.drains import FakeBudgets, FakeEvictionRequests, FakeRollouts
 from tests.support.fakes.faulty import FaultInjectable
 from tests.support.fakes.garbage_collection import FakeInventory, FakeOrphanedResources
 from tests.support.fakes.hooks import FakeHookClient, FakeJobs
@@ -65,6 +65,7 @@ class FakePorts:
     reservations: FakeReservations = field(default_factory=FakeReservations)
     budgets: FakeBudgets = field(default_factory=FakeBudgets)
     rollouts: FakeRollouts = field(default_factory=FakeRollouts)
+    eviction_requests: FakeEvictionRequests = field(default_factory=FakeEvictionRequests)
     jobs: FakeJobs = field(default_factory=FakeJobs)
     calls: FakeHookClient = field(default_factory=FakeHookClient)
     orphaned_resources: FakeOrphanedResources = field(default_factory=FakeOrphanedResources)
@@ -74,7 +75,9 @@ class FakePorts:
         self.loads = FakeLoads(self.pods)
         self.inventory = FakeInventory(self.claims, self.nodes, self.node_classes)
 
-    def build_ports(self, workflows: WorkflowClient | None = None, *, surges: bool = True, **settings: Any) -> Ports:
+    def build_ports(
+        self, workflows: WorkflowClient | None = None, *, surges: bool = True, requests: bool = True, **settings: Any
+    ) -> Ports:
         return Ports(
             claims=self.claims,
             nodes=self.nodes,
@@ -85,6 +88,7 @@ class FakePorts:
             namespaces=self.namespaces,
             pod_disruption_budgets=self.budgets,
             deployments=self.rollouts if surges else None,
+            eviction_requests=self.eviction_requests if requests else None,
             loads=self.loads,
             jobs=self.jobs,
             inventory=self.inventory,

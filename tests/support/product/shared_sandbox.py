@@ -37,9 +37,9 @@ AUTH_KEY = b"tenure"
 SOCKET, READY, PID, FAILURE, LOG = "control.sock", "ready", "server.pid", "failure", "server.log"
 
 
-def sandbox_plan(temporal: Temporals = "dev", *, encrypted: bool = False) -> Plan:
+def sandbox_plan(temporal: Temporals = "dev", **options: Any) -> Plan:
     """All components, with the CRDs, the worker's RBAC and its IAM policy."""
-    return Plan(manifests=(CRDS, RBAC), aws_arguments=aws_arguments(), temporal=temporal, encrypted=encrypted)
+    return Plan(manifests=(CRDS, RBAC), aws_arguments=aws_arguments(), temporal=temporal, **options)
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,11 @@ def documents(*kinds: str) -> list[dict[str, Any]]:
     return [one for one in found if one["kind"] in kinds]
 
 
-OPTIONAL = {
+OPTIONAL: dict[str, set[Right]] = {
+    "eviction_requests": {
+        *(("lifecycle.k8s.io", "evictionrequests", verb) for verb in ("get", "create", "patch")),
+        ("lifecycle.k8s.io", "evictions", "list"),
+    },
     "nominate_pods": {("", "pods/status", "patch")},
     "surge_single_replicas": {("apps", "deployments", "patch")},
     FeatureGate.POD_DELETION_COST: {("", "pods", "patch")},
