@@ -274,8 +274,6 @@ NODE_DRAINING: Final = f"{OWN_REASON_PREFIX}Draining"
 NODE_DRAINED: Final = f"{OWN_REASON_PREFIX}Drained"
 NODE_DRAIN_FORCED: Final = f"{OWN_REASON_PREFIX}DrainForced"
 NODE_MAINTENANCE: Final = f"{OWN_REASON_PREFIX}InstanceMaintenance"
-EVICTION_REQUESTER: Final = "tenure.sh/drain"
-"""The requester of EvictionRequests."""
 # NodeClaim
 AWAITING_VOLUME_DETACHMENT: Final = "AwaitingVolumeDetachment"
 TERMINATION_GRACE_PERIOD_ELAPSED: Final = "TerminationGracePeriodElapsed"
@@ -388,6 +386,9 @@ WORKFLOW_URL: Final = _own_name(
 NODE_MISSING: Final = _own_name("NodeMissing", "NodeClaim condition", "registered Node that no longer exists", "True")
 NEEDS_ATTENTION: Final = _own_name(
     "NeedsAttention", "NodeClaim and Node condition", "a blocker that does not clear by itself", "EvictionRefused"
+)
+EVICTION_REQUESTER: Final = _own_name(
+    "drain", "EvictionRequest requester, Eviction label", "a drain that asks the responders of a pod", "requester"
 )
 IMAGE_PIN: Final = _own_name(
     "image-pin", "EC2NodeClass", "images kept after a rollback, JSON", '{"images":{"ami-2":"ami-1"},"by":"tenure"}'
