@@ -216,6 +216,8 @@ class NodeFact(Value):
     ready: bool = False
     ready_changed: datetime | None = None
     conditions: tuple[NodeCondition, ...] = ()
+    declared_features: tuple[str, ...] = ()
+    """Features of its kubelet that some pods require, such as `VolumeBindMountOptions`."""
     maintenance: tuple[str, ...] = ()
     """Lifecycle conditions that another controller has set to True, such as `DrainInProgress`."""
     boot_id: str = ""

@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from tenure.apis.labels import HOSTNAME, INITIALIZED, NODE_NAME_FIELD, NODEPOOL, REGISTERED
+from tenure.apis.labels import DECLARED_FEATURE, HOSTNAME, INITIALIZED, NODE_NAME_FIELD, NODEPOOL, REGISTERED
 from tenure.apis.resources import subtract, sum_resources
 from tenure.model.facts import DaemonSetFact, HostPort, NodeClaimFact, NodeFact, PodFact, Taint, Toleration
 from tenure.model.invalid_objects import Guard, no_guard
@@ -153,9 +153,11 @@ class ExistingNodes:
         return known
 
 
-def node_requirements(name: str, labels: Mapping[str, str]) -> Requirements:
-    """A node's labels, and its name for `matchFields`. The name also stands in for a missing hostname label."""
-    return Requirements.from_labels({HOSTNAME: name, **labels, NODE_NAME_FIELD: name})
+def node_requirements(name: str, labels: Mapping[str, str], features: Iterable[str] = ()) -> Requirements:
+    """A node's labels, its declared features, and its name for `matchFields`. The name also stands in for a missing
+    hostname label."""
+    declared = {DECLARED_FEATURE.format(one): "true" for one in features}
+    return Requirements.from_labels({HOSTNAME: name, **labels, **declared, NODE_NAME_FIELD: name})
 
 
 def _single_value(one: Requirement | None) -> str | None:
@@ -276,7 +278,7 @@ def _build_present_node(
 ) -> ExistingNode:
     pods = tuple(facts.bound_to(node.name))
     present = frozenset(pod.owner_uid for pod in pods if pod.daemonset)
-    requirements = node_requirements(node.name, labels)
+    requirements = node_requirements(node.name, labels, node.declared_features)
     pending_daemons = pending_daemon_pods(daemons, present, requirements, taints, allocatable)
     headroom = subtract(allocatable, _sum_requests((*pods, *pending_daemons)))
     ports = _host_ports(pending_daemons)

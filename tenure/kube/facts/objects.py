@@ -44,6 +44,7 @@ def node_fact(node: Json) -> NodeFact:
                 }
                 for one in status.get("conditions") or ()
             ],
+            "declared_features": status.get("declaredFeatures") or (),
             "maintenance": [
                 one["type"]
                 for one in status.get("conditions") or ()

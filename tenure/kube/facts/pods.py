@@ -13,7 +13,7 @@ from tenure.apis.durations import MAX_LENGTH, DurationError, parse_duration, quo
 from tenure.kube.facts.objects import condition_of, true_condition
 from tenure.kube.facts.pod_requests import explain_oversized, pod_requests
 from tenure.kube.facts.pod_topology import intern_string, node_selector_term, topology_terms
-from tenure.kube.facts.scheduling_fields import find_rejected_field
+from tenure.kube.facts.scheduling_fields import find_rejected_field, required_features
 from tenure.model.facts import DaemonSetFact, PodFact, Toleration
 
 Json = Mapping[str, Any]
@@ -166,7 +166,8 @@ def daemonset_fact(daemonset: Json, admitted_spec: Json | None = None) -> Daemon
                 "owner_uid": metadata["uid"],
                 "daemonset": True,
                 "do_not_disrupt": (template.get("annotations") or {}).get(labels.DO_NOT_DISRUPT, ""),
-                **_placement_fields(spec),
+                # Counted on every node, because the features of new nodes are not known.
+                **_placement_fields(spec, features=()),
                 **{key: value for key, value in topology_terms(template, spec).items() if key in _DAEMON_TERMS},
             },
         }
@@ -193,14 +194,15 @@ def virtual_pod_fact(buffer: Json, template: Json) -> PodFact:
     )
 
 
-def _placement_fields(spec: Json) -> dict[str, Any]:
+def _placement_fields(spec: Json, features: Iterable[str] | None = None) -> dict[str, Any]:
+    """`features`: those that the node must declare, by default those that kube-scheduler infers from the spec."""
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or ()
     preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
     return {
         "priority": spec.get("priority", 0),
         "priority_class": spec.get("priorityClassName", ""),
-        "node_selector": _node_selector(spec),
+        "node_selector": _node_selector(spec, required_features(spec) if features is None else features),
         "required_terms": [node_selector_term(term) for term in required],
         "preferred_terms": [
             {
@@ -213,10 +215,11 @@ def _placement_fields(spec: Json) -> dict[str, Any]:
     }
 
 
-def _node_selector(spec: Json) -> Json:
-    """The node selector with the pod's `os`, because a kubelet rejects pods of another OS."""
+def _node_selector(spec: Json, features: Iterable[str]) -> Json:
+    """The node selector with the pod's `os`, because a kubelet rejects pods of another OS, and required features."""
     selector, os = spec.get("nodeSelector") or {}, spec.get("os")
-    return {labels.OS: os["name"], **selector} if os else selector
+    required = {labels.DECLARED_FEATURE.format(one): "true" for one in features}
+    return {**({labels.OS: os["name"]} if os else {}), **selector, **required} if os or required else selector
 
 
 def _parse_toleration(one: Json) -> Toleration | dict[str, Any]:

@@ -29,8 +29,8 @@ class Struct:
     """The reason, by field."""
     nested: Mapping[str, str] = field(default_factory=dict)
     """The type of the value or of its items, by field. Its fields are listed too."""
-    accepted_values: Mapping[str, str] = field(default_factory=dict)
-    """The only value that every node supports, by field."""
+    accepted_values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The values that Tenure plans for, by field."""
     accepted: frozenset[str] = field(init=False)
     fields: frozenset[str] = field(init=False)
 
@@ -54,6 +54,8 @@ _POD_TERMS: Final = {
     "preferredDuringSchedulingIgnoredDuringExecution": "WeightedPodAffinityTerm",
 }
 _EXPRESSION: Final = Struct(_names("key operator values"))
+
+_RESTART_ALL: Final = "RestartAllContainers"
 
 STRUCTS: Final[Mapping[str, Struct]] = {
     "PodSpec": Struct(
@@ -93,10 +95,12 @@ STRUCTS: Final[Mapping[str, Struct]] = {
         },
     ),
     "ResourceRequirements": Struct(_names("limits requests"), rejected={"claims": _DRA}),
-    "ContainerRestartRule": Struct(irrelevant=_names("exitCodes"), accepted_values={"action": "Restart"}),
+    "ContainerRestartRule": Struct(
+        irrelevant=_names("exitCodes"), accepted_values={"action": ("Restart", _RESTART_ALL)}
+    ),
     "VolumeMount": Struct(
-        irrelevant=_names("mountPath mountPropagation name readOnly recursiveReadOnly subPath subPathExpr"),
-        rejected={"bindMountOptions": "only nodes that declare this feature support it"},
+        _names("bindMountOptions"),
+        _names("mountPath mountPropagation name readOnly recursiveReadOnly subPath subPathExpr"),
     ),
     "Volume": Struct(
         _names("ephemeral name persistentVolumeClaim"),
@@ -174,14 +178,28 @@ def find_rejected_field(spec: Json, status: Json, requests: Iterable[str]) -> st
     """
     if found := find_unknown_field(spec, "PodSpec", "spec."):
         return found
-    if spec.get("hostNetwork") and spec.get("hostUsers") is False:
-        return "spec.hostUsers: false with hostNetwork is supported only by nodes that declare this feature"
     for one in requests:
         if one.startswith(DRA_RESOURCE_PREFIX):
             return f"spec.containers[].resources.requests[{one}]: {_DRA}"
     if status.get("extendedResourceClaimStatus"):
         return f"status.extendedResourceClaimStatus: {_DRA}"
     return ""
+
+
+def required_features(spec: Json) -> tuple[str, ...]:
+    """The features that the pod's node must declare, as kube-scheduler's plugin NodeDeclaredFeatures infers them."""
+    containers = [one for key in _CONTAINERS for one in spec.get(key) or ()]
+    required = []
+    if any(rule.get("action") == _RESTART_ALL for one in containers for rule in one.get("restartPolicyRules") or ()):
+        required.append("RestartAllContainersOnContainerExits")
+    if spec.get("hostNetwork") and spec.get("hostUsers") is False:
+        required.append("UserNamespacesHostNetworkSupport")
+    if any(mount.get("bindMountOptions") for one in containers for mount in one.get("volumeMounts") or ()):
+        required.append("VolumeBindMountOptions")
+    return tuple(required)
+
+
+_CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 
 
 def find_unknown_field(value: Json, name: str, path: str) -> str:
@@ -195,7 +213,7 @@ def _is_accepted(value: Json, struct: Struct) -> bool:
     if not struct.accepted.issuperset(value):
         return False
     for key, accepted in struct.accepted_values.items():
-        if value.get(key, accepted) != accepted:
+        if value.get(key, accepted[0]) not in accepted:
             return False
     for key, name in struct.nested.items():
         content = value.get(key)
@@ -216,8 +234,8 @@ def _rejected_fields(value: Json, name: str, path: str) -> Iterator[str]:
             for at, item in _items(content, f"{path}{key}"):
                 yield from _rejected_fields(item, nested, f"{at}.")
     for key, accepted in struct.accepted_values.items():
-        if value.get(key, accepted) != accepted:
-            yield f"{path}{key}: {value[key]} is supported only by nodes that declare this feature"
+        if value.get(key, accepted[0]) not in accepted:
+            yield f"{path}{key}: Tenure does not know the value {value[key]}"
 
 
 def _explain_fields(value: Json, struct: Struct, path: str) -> Iterator[str]:

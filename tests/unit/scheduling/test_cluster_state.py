@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks.instance_type_generator import catalogue
 from benchmarks.workloads import make_scenario
+from tenure.apis.labels import DECLARED_FEATURE
 from tenure.model.plan import Plan
 from tenure.scheduling.cluster_state import ClusterState
 from tests.unit.scheduling.builders import NOW, Cluster, change, node, pod, pods, pool
@@ -34,3 +35,15 @@ def test_end_to_end_benchmark_needs_as_many_nodes_as_karpenter(number: int, node
     state.apply(change(one) for one in make_scenario("equal", number).pod_facts())
     plan = state.provision(now=NOW)
     assert (len(plan.claims), len(plan.unschedulable)) == (nodes, 0)
+
+
+def test_pod_that_requires_a_feature_runs_only_on_nodes_that_declare_it() -> None:
+    required = {DECLARED_FEATURE.format("VolumeBindMountOptions"): "true"}
+    demanding = pod("demanding", selector=required)
+    declaring = node("declaring", declared_features=("VolumeBindMountOptions", "ExtendWebSocketsToKubelet"))
+    plan = Cluster(pool(), node("plain"), declaring, demanding, pod("other")).plan()
+    assert plan.nominations[demanding.uid] == "declaring" and not plan.claims
+    alone = Cluster(pool(), node("plain"), demanding).plan()
+    (unscheduled,) = alone.unschedulable
+    assert not alone.nominations and not alone.claims
+    assert "status.declaredFeatures (VolumeBindMountOptions)" in unscheduled.reason

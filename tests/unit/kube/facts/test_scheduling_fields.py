@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.kube.facts.pods import pod_fact, virtual_pod_fact
+from tenure.kube.facts.pods import daemonset_fact, pod_fact, virtual_pod_fact
 from tenure.kube.facts.scheduling_fields import STRUCTS, find_rejected_field
 from tenure.kube.facts.volumes import storage_class_fact, volume_fact
 from tests.support.kube.builders import pod_json
@@ -37,14 +37,9 @@ def container(**fields: Any) -> list[Json]:
         ),
         ({"schedulingGroup": {"podGroupName": "training"}}, "spec.schedulingGroup"),
         ({"workloadRef": {"name": "training"}}, "spec.workloadRef"),
-        ({"hostNetwork": True, "hostUsers": False}, "spec.hostUsers"),
         (
-            {"containers": container(restartPolicyRules=[{"action": "RestartAllContainers"}])},
+            {"containers": container(restartPolicyRules=[{"action": "RestartNode"}])},
             "spec.containers[main].restartPolicyRules[0].action",
-        ),
-        (
-            {"containers": container(volumeMounts=[{"name": "data", "bindMountOptions": ["noexec"]}])},
-            "spec.containers[main].volumeMounts[data].bindMountOptions",
         ),
         ({"volumes": [{"name": "data", "iscsi": {"iqn": "iqn"}}]}, "spec.volumes[data].iscsi"),
         (
@@ -76,6 +71,38 @@ def test_pod_with_a_refused_or_unknown_field_is_unplannable(spec: Json, field: s
 )
 def test_pod_with_irrelevant_fields_is_plannable(spec: Json) -> None:
     assert unplannable(**spec) == ""
+
+
+RESTART_ALL = container(restartPolicyRules=[{"action": "Restart"}, {"action": "RestartAllContainers"}])
+BIND_OPTIONS = container(volumeMounts=[{"name": "data", "bindMountOptions": ["noexec"]}])
+
+
+@pytest.mark.parametrize(
+    ("spec", "features"),
+    [
+        ({"hostNetwork": True, "hostUsers": False}, ["UserNamespacesHostNetworkSupport"]),
+        ({"containers": RESTART_ALL}, ["RestartAllContainersOnContainerExits"]),
+        ({"initContainers": RESTART_ALL}, ["RestartAllContainersOnContainerExits"]),
+        ({"containers": BIND_OPTIONS}, ["VolumeBindMountOptions"]),
+        (
+            {"containers": BIND_OPTIONS, "hostNetwork": True, "hostUsers": False},
+            ["UserNamespacesHostNetworkSupport", "VolumeBindMountOptions"],
+        ),
+        ({"hostNetwork": True}, []),
+        ({"hostUsers": False}, []),
+        ({"containers": container(volumeMounts=[{"name": "data", "bindMountOptions": []}])}, []),
+    ],
+)
+def test_feature_that_a_node_must_declare_is_a_node_selector(spec: Json, features: list[str]) -> None:
+    found = pod_fact(pod_json("p", metadata=METADATA, **spec))
+    assert found.unplannable == ""
+    assert found.node_selector == {f"status.declaredFeatures ({one})": "true" for one in features}
+
+
+def test_daemonset_counts_on_nodes_whatever_they_declare() -> None:
+    template = {"spec": {"containers": BIND_OPTIONS, "nodeSelector": {"team": "a"}}}
+    daemonset = {"metadata": METADATA | {"namespace": "default", "name": "d"}, "spec": {"template": template}}
+    assert daemonset_fact(daemonset).pod.node_selector == {"team": "a"}
 
 
 def test_template_of_a_capacity_buffer_with_a_refused_field_is_unplannable() -> None:
