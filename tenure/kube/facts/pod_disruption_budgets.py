@@ -15,7 +15,7 @@ def pod_budget_fact(budget: Json) -> PodDisruptionBudgetFact:
         {
             "namespace": metadata["namespace"],
             "name": metadata["name"],
-            "selector": selector_expressions(spec.get("selector")),
+            "selector": selector_expressions(spec.get("selector"), "spec.selector"),
             "min_available": _int_or_percent_text(spec.get("minAvailable")),
             "max_unavailable": _int_or_percent_text(spec.get("maxUnavailable")),
             "expected": status.get("expectedPods", 0),

@@ -6,13 +6,18 @@ selectors.
 
 from collections.abc import Iterable, Mapping
 from sys import intern
-from typing import Any
+from typing import Any, Final
 
+from tenure.apis.durations import quote
 from tenure.apis.labels import NODE_NAME_FIELD
 
 Json = Mapping[str, Any]
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+_SELECTOR_OPERATORS: Final = {"In": True, "NotIn": True, "Exists": False, "DoesNotExist": False}
+"""Of label selectors, with whether they need values."""
 
 
 def topology_terms(metadata: Json, spec: Json) -> dict[str, Any]:
@@ -45,10 +50,20 @@ def node_selector_term(term: Json | None) -> list[dict[str, Any]]:
     ]
 
 
-def selector_expressions(raw: Json | None) -> list[dict[str, Any]] | None:
-    """The ANDed expressions of a label selector; None for a missing selector, which selects nothing."""
+def selector_expressions(raw: Json | None, field: str = "labelSelector") -> list[dict[str, Any]] | None:
+    """The ANDed expressions of a label selector; None for a missing selector, which selects nothing.
+
+    Raises ValueError for an expression that Kubernetes rejects. It would select other pods.
+    """
     if raw is None:
         return None
+    for one in raw.get("matchExpressions") or ():
+        if one["operator"] not in _SELECTOR_OPERATORS:
+            operators = ", ".join(_SELECTOR_OPERATORS)
+            raise ValueError(f"{field}: operator {quote(str(one['operator']))}, expected one of: {operators}")
+        if bool(one.get("values")) != _SELECTOR_OPERATORS[one["operator"]]:
+            expected = "at least one value" if _SELECTOR_OPERATORS[one["operator"]] else "no values"
+            raise ValueError(f"{field}: operator {one['operator']} expects {expected}")
     exact = [{"key": key, "operator": "In", "values": [value]} for key, value in (raw.get("matchLabels") or {}).items()]
     return exact + match_expressions(raw.get("matchExpressions"))
 
@@ -78,7 +93,7 @@ def _affinity_term(one: Json, labels: Json, weight: int) -> dict[str, Any]:
         "key": one["topologyKey"],
         "selector": _with_keys(found, one.get("mismatchLabelKeys"), "NotIn", labels),
         "namespaces": one.get("namespaces") or (),
-        "namespace_selector": selector_expressions(one.get("namespaceSelector")),
+        "namespace_selector": selector_expressions(one.get("namespaceSelector"), "namespaceSelector"),
         "weight": weight,
     }
 
