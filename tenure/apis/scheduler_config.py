@@ -93,9 +93,9 @@ def _check_constraint(one: Any, path: str) -> None:
 
 
 def _check_unique(constraints: list[Json]) -> None:
-    seen = set[tuple[str, str]]()
+    known = set[tuple[str, str]]()
     for number, one in enumerate(constraints):
         key = (one["topologyKey"], one["whenUnsatisfiable"])
-        if key in seen:
+        if key in known:
             raise ValueError(f"{_LIST}[{number}]: another constraint has the same topologyKey and whenUnsatisfiable")
-        seen.add(key)
+        known.add(key)

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,8 +34,8 @@ def run() -> None:
 
 def _print_completions(shell: str) -> int:
     """The exit code; fish learns from it whether to complete files."""
-    words, incomplete = _read_words(shell)
-    found = list(complete(json.loads(_COMMANDS_FILE.read_text()), words, incomplete))
+    arguments, incomplete = _read_arguments(shell)
+    found = list(complete(json.loads(_COMMANDS_FILE.read_text()), arguments, incomplete))
     if os.environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
         return 0 if found else 1
     if shell == "complete_zsh":
@@ -47,14 +47,14 @@ def _print_completions(shell: str) -> int:
     return 0
 
 
-def _read_words(shell: str) -> tuple[list[str], str]:
-    """The complete words after the program, and the incomplete one."""
+def _read_arguments(shell: str) -> tuple[list[str], str]:
+    """The complete arguments after the program, and the incomplete one."""
     if shell == "complete_bash":
-        words, position = os.environ.get("COMP_WORDS", "").split(), int(os.environ.get("COMP_CWORD", "1"))
-        return words[1:position], words[position] if position < len(words) else ""
+        arguments, position = os.environ.get("COMP_WORDS", "").split(), int(os.environ.get("COMP_CWORD", "1"))
+        return arguments[1:position], arguments[position] if position < len(arguments) else ""
     line = os.environ.get("_TYPER_COMPLETE_ARGS", "")
-    words = line.split()[1:]
-    return (words[:-1], words[-1]) if words and not line.endswith(" ") else (words, "")
+    arguments = line.split()[1:]
+    return (arguments[:-1], arguments[-1]) if arguments and not line.endswith(" ") else (arguments, "")
 
 
 def _escape(text: str) -> str:
@@ -63,13 +63,13 @@ def _escape(text: str) -> str:
     return text
 
 
-def complete(command: Mapping[str, Any], words: Sequence[str], incomplete: str) -> Iterator[tuple[str, str]]:
+def complete(command: Mapping[str, Any], arguments: Sequence[str], incomplete: str) -> Iterator[tuple[str, str]]:
     """Values with their help text, empty for names. `command` is the root of `completions.json`."""
-    line = list(words)
-    while words and words[0] in command.get("commands", {}):
-        command, words = command["commands"][words[0]], words[1:]
+    line = list(arguments)
+    while arguments and arguments[0] in command.get("commands", {}):
+        command, arguments = command["commands"][arguments[0]], arguments[1:]
     options: Mapping[str, Any] = command.get("options", {})
-    expected = options.get(words[-1]) if words else None
+    expected = options.get(arguments[-1]) if arguments else None
     if expected and expected["values"] is not None:
         candidates = _list_values(expected["values"], line)
     elif incomplete.startswith("-"):
@@ -78,8 +78,8 @@ def complete(command: Mapping[str, Any], words: Sequence[str], incomplete: str) 
         candidates = {name: one["help"] for name, one in command["commands"].items()}
     else:
         candidates = _list_values(command.get("arguments", []), line)
-    given = set(words)
-    return ((name, text) for name, text in candidates.items() if name.startswith(incomplete) and name not in given)
+    unused = ((name, text) for name, text in candidates.items() if name not in arguments)
+    return ((name, text) for name, text in unused if name.startswith(incomplete))
 
 
 def _list_values(values: Sequence[str] | str, line: Sequence[str]) -> dict[str, str]:
@@ -105,10 +105,10 @@ def read_names(line: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _connection_options(line: Sequence[str]) -> dict[str, str]:
-    options = (word.partition("=") for word in line)
-    given = {name: value for name, equals, value in options if equals}
-    given |= dict(pairwise(line))
-    return {name: value for name, value in given.items() if name == "--cluster-name" or name.startswith("--temporal-")}
+    pairs = (argument.partition("=") for argument in line)
+    options = {name: value for name, equals, value in pairs if equals}
+    options |= dict(pairwise(line))
+    return {name: value for name, value in options.items() if name.startswith(("--cluster-name", "--temporal-"))}
 
 
 def cache_path(cluster: str) -> Path:
@@ -133,6 +133,6 @@ def _start_refresh(path: Path, connection: Mapping[str, str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
-    arguments = [sys.executable, "-m", "tenure", "names", *(word for pair in connection.items() for word in pair)]
+    arguments = [sys.executable, "-m", "tenure", "names", *chain.from_iterable(connection.items())]
     null = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in (0, 1, 2)]
     os.posix_spawn(sys.executable, arguments, environment, file_actions=null, setpgroup=0)

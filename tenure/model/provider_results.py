@@ -7,7 +7,7 @@ import the ports.
 from datetime import datetime, timedelta
 from typing import Literal
 
-from tenure.model.base import Value
+from tenure.model.base import Message, Value
 from tenure.model.instance_types import Market
 
 
@@ -51,7 +51,7 @@ class LaunchFacts(Value):
     allocatable: dict[str, int]
 
 
-class ConditionPatch(Value):
+class ConditionPatch(Message):
     """A condition to set. With status `True` and no reason, the reason is the type's name."""
 
     type: str

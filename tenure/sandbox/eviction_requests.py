@@ -52,7 +52,7 @@ class EvictionRequestController:
             pod = await self._find_pod(namespace, name, uid)
             mine = [one for one in evictions if one["spec"]["target"]["pod"]["uid"] == uid]
             current = next((one for one in mine if not _is_final(one)), None)
-            if current is None and pod is not None and _wants_eviction(found):
+            if current is None and pod is not None and _requests_eviction(found):
                 current = await self._create_eviction(namespace, pod, found)
             if current is not None:
                 current = await self._advance(current, pod, found)
@@ -106,7 +106,7 @@ class EvictionRequestController:
             return await self._patch_status(
                 "evictions", eviction, _transition(status, active, ended) | {"conditions": conditions}
             )
-        if not _wants_eviction(requests):
+        if not _requests_eviction(requests):
             conditions = _conditions(failed=("True", "CanceledDueToNoRequesters"), evicted=("False", "EvictionFailed"))
             changes = _transition(status, active, "Canceled") | {"conditions": conditions}
             return await self._patch_status("evictions", eviction, changes | {"requesters": _requesters_of(requests)})
@@ -162,7 +162,7 @@ def _created(item: Json) -> str:
     return str(item["metadata"]["creationTimestamp"])
 
 
-def _wants_eviction(requests: Iterable[Json]) -> bool:
+def _requests_eviction(requests: Iterable[Json]) -> bool:
     return any(one["spec"]["intent"] == "Eviction" for one in requests)
 
 

@@ -138,11 +138,11 @@ async def _watch_nodes(
     columns = select_columns(found, now, width)
     widths = column_widths([columns, *(_table_row(one, now, columns) for one in found)])
     typer.echo(format_row([name.upper() for name in columns], widths))
-    shown: dict[str, NodeClaimSummary] = {}
+    printed: dict[str, NodeClaimSummary] = {}
     while True:
-        for one in find_changes(shown, found):
+        for one in find_changes(printed, found):
             typer.echo(format_row(_table_row(one, datetime.now(UTC), columns), widths))
-        shown = {one.name: one for one in found}
+        printed = {one.name: one for one in found}
         await asyncio.sleep(WATCH_SECONDS)
         found = await read_nodes()
 

@@ -21,7 +21,7 @@ from tenure.model.errors import Fault, Forbidden
 from tenure.model.facts import PodFact
 from tenure.model.invalid_objects import ObjectKey
 from tenure.model.provider_results import CostedPod, DeletionCostWrite
-from tenure.scheduling.disruption.deletion_cost import LEAVING_COST, CostedNode, decide_deletion_costs
+from tenure.scheduling.disruption.deletion_cost import TERMINATING_COST, CostedNode, decide_deletion_costs
 
 log = structlog.get_logger(__name__)
 
@@ -82,9 +82,9 @@ class DeletionCostWriter:
         """One cycle. Returns the number of nodes whose costs are not written yet."""
         self._denied, verdicts = None, self._verdicts
         due = await self._due_costs(verdicts)
-        leaving = [name for name, cost in due.items() if cost == LEAVING_COST]
-        others = sorted((name for name in due if due[name] != LEAVING_COST), key=self._failed.__contains__)
-        now = [*leaving, *others[:MAX_NODES]]
+        terminating = [name for name, cost in due.items() if cost == TERMINATING_COST]
+        others = sorted((name for name in due if due[name] != TERMINATING_COST), key=self._failed.__contains__)
+        now = [*terminating, *others[:MAX_NODES]]
         written = await call_for_each(
             now, lambda name: self._write_node(verdicts[name], due[name]), at_once=MAX_CONCURRENT_NODES
         )

@@ -14,11 +14,11 @@ from typing import Final, Literal
 from tenure.model.disruption.decision import Cause, DisruptionBudgets, Method, NodeVerdict
 from tenure.scheduling.disruption.cost import price_per_disruption
 
-LEAVING_COST: Final = -(2**31)
+TERMINATING_COST: Final = -(2**31)
 """Of the pods on a node that is being disrupted: the lowest cost."""
 SPACING: Final = 1 << 16
 """Between the costs of two nodes, so that a node fits between them."""
-_LEAVING: Final[frozenset[Cause]] = frozenset({"Deleting", "InProgress"})
+_TERMINATING: Final[frozenset[Cause]] = frozenset({"Deleting", "InProgress"})
 _UNRANKED: Final[frozenset[Cause]] = frozenset(
     {
         "NoNode",
@@ -54,7 +54,7 @@ class CostedNode:
     """The cost of most of its pods that have one."""
 
 
-_Class = Literal["leaving", "Drifted", "Underutilized", "unranked"]
+_Class = Literal["terminating", "Drifted", "Underutilized", "unranked"]
 
 
 def decide_deletion_costs(nodes: Iterable[CostedNode], budgets: DisruptionBudgets) -> dict[str, int | None]:
@@ -63,7 +63,9 @@ def decide_deletion_costs(nodes: Iterable[CostedNode], budgets: DisruptionBudget
     by_claim = {one.verdict.claim: _classify(one) for one in ordered}
     ranked = [*_within_budget(ordered, by_claim, budgets, "Drifted")]
     ranked += _within_budget(ordered, by_claim, budgets, "Underutilized")
-    costs: dict[str, int | None] = {name: LEAVING_COST for name, found in by_claim.items() if found == "leaving"}
+    costs: dict[str, int | None] = {
+        name: TERMINATING_COST for name, found in by_claim.items() if found == "terminating"
+    }
     assigned = assign_costs([one.written for one in ranked])
     costs |= {one.verdict.claim: cost for one, cost in zip(ranked, assigned, strict=True)}
     return costs | {name: None for name in by_claim if name not in costs}
@@ -75,8 +77,8 @@ def _savings_order(one: CostedNode) -> tuple[float, str]:
 
 def _classify(one: CostedNode) -> _Class:
     causes = {exclusion.cause for exclusion in one.verdict.excluded}
-    if one.is_disrupted or causes & _LEAVING:
-        return "leaving"
+    if one.is_disrupted or causes & _TERMINATING:
+        return "terminating"
     if one.has_pinning_pods or causes & _UNRANKED:
         return "unranked"
     if one.is_drifted and "StaticPool" not in causes:
@@ -97,16 +99,16 @@ def _within_budget(
 
 
 def assign_costs(written: Sequence[int | None]) -> list[int]:
-    """Ascending costs between LEAVING_COST and zero. As many written costs as possible stay, unless two of them leave
-    no room for the nodes between them."""
-    kept = _longest_ascent([cost if cost and LEAVING_COST < cost < 0 else None for cost in written])
-    if not kept:
+    """Ascending costs between TERMINATING_COST and zero. As many written costs as possible stay, unless two of them
+    leave no room for the nodes between them."""
+    retained = _longest_ascent([cost if cost and TERMINATING_COST < cost < 0 else None for cost in written])
+    if not retained:
         return _spread(len(written))
     costs = [0] * len(written)
-    for first, last in pairwise((-1, *kept, len(written))):
+    for first, last in pairwise((-1, *retained, len(written))):
         count = last - first - 1
         high = written[last] or 0 if last < len(written) else 0
-        low = written[first] or 0 if first >= 0 else max(LEAVING_COST, high - SPACING * (count + 1))
+        low = written[first] or 0 if first >= 0 else max(TERMINATING_COST, high - SPACING * (count + 1))
         if high - low <= count:
             return _spread(len(written))
         for step in range(1, count + 1):
@@ -117,7 +119,7 @@ def assign_costs(written: Sequence[int | None]) -> list[int]:
 
 
 def _spread(count: int) -> list[int]:
-    spacing = min(SPACING, -LEAVING_COST // (count + 1))
+    spacing = min(SPACING, -TERMINATING_COST // (count + 1))
     return [-spacing * (count - position) for position in range(count)]
 
 

@@ -9,7 +9,7 @@ from tenure.controller.disruption.deletion_costs import DENIED_SECONDS, MAX_NODE
 from tenure.model.disruption.decision import BudgetHeadroom, DisruptionBudgets
 from tenure.model.errors import Fault, Forbidden, TryLater
 from tenure.model.provider_results import CostedPod, DeletionCostWrite
-from tenure.scheduling.disruption.deletion_cost import LEAVING_COST, SPACING
+from tenure.scheduling.disruption.deletion_cost import SPACING, TERMINATING_COST
 from tests.support.controller.builders import claim, pod
 from tests.support.controller.meter import RecordingMeter
 from tests.unit.controller.disruption import test_controller
@@ -118,12 +118,12 @@ async def test_cycle_writes_a_limited_number_of_nodes_and_all_leaving_ones(harne
     costs = CostHarness(harness)
     for number in range(MAX_NODES + 3):
         harness.add_node(f"n{number:02}", "m.large", 1)
-    harness.add_node("leaving", "m.large", 1)
-    leaving = harness.cache.nodeclaims["leaving"]
-    raw = claim("leaving", phase="Initialized", deleting=True, labels=leaving.labels)
+    harness.add_node("terminating", "m.large", 1)
+    terminating = harness.cache.nodeclaims["terminating"]
+    raw = claim("terminating", phase="Initialized", deleting=True, labels=terminating.labels)
     harness.apply_objects("nodeclaims", raw)
     assert await costs.run_cycle() == 3
-    assert len(costs.costs()) == MAX_NODES + 1 and costs.costs()["leaving-0"] == LEAVING_COST
+    assert len(costs.costs()) == MAX_NODES + 1 and costs.costs()["leaving-0"] == TERMINATING_COST
     assert costs.sample(PENDING, "general") == 3
     assert await costs.run_cycle() == 0
     assert len(costs.costs()) == MAX_NODES + 4 and costs.sample(PENDING, "general") == 0

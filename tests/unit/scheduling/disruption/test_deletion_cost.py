@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tenure.model.disruption.decision import BudgetHeadroom, Cause, DisruptionBudgets, Ineligibility, NodeVerdict
 from tenure.scheduling.disruption.deletion_cost import (
-    LEAVING_COST,
     SPACING,
+    TERMINATING_COST,
     CostedNode,
     assign_costs,
     decide_deletion_costs,
@@ -49,7 +49,10 @@ def test_drifted_nodes_precede_underutilized_nodes() -> None:
     ids=["deleting", "in a command", "tainted"],
 )
 def test_pods_of_a_leaving_node_have_the_lowest_cost(one: CostedNode) -> None:
-    assert decide_deletion_costs([one, node("other")], allowed(Underutilized=0)) == {"n": LEAVING_COST, "other": None}
+    assert decide_deletion_costs([one, node("other")], allowed(Underutilized=0)) == {
+        "n": TERMINATING_COST,
+        "other": None,
+    }
 
 
 @pytest.mark.parametrize("cause", ["PodDoNotDisrupt", "PodDisruptionBudget", "Nominated", "NotInitialized", "Paused"])
@@ -89,7 +92,7 @@ def test_added_node_changes_no_other_cost() -> None:
 def test_costs_ascend_below_zero_and_are_stable(written: list[int | None]) -> None:
     costs = assign_costs(written)
     assert len(costs) == len(written)
-    assert all(LEAVING_COST < low < high < 0 for low, high in pairwise([*costs, -1]) if low != -1)
+    assert all(TERMINATING_COST < low < high < 0 for low, high in pairwise([*costs, -1]) if low != -1)
     assert all(low < high for low, high in pairwise(costs))
     assert assign_costs(costs) == costs
 
@@ -97,7 +100,7 @@ def test_costs_ascend_below_zero_and_are_stable(written: list[int | None]) -> No
 def test_costs_are_renumbered_when_no_room_is_left() -> None:
     assert assign_costs([-3, None, -2]) == [-3 * SPACING, -2 * SPACING, -SPACING]
     assert assign_costs([-1, None]) == [-2 * SPACING, -SPACING]
-    assert assign_costs([None, LEAVING_COST + 1]) == [-2 * SPACING, -SPACING]
+    assert assign_costs([None, TERMINATING_COST + 1]) == [-2 * SPACING, -SPACING]
 
 
 def test_as_many_costs_as_possible_stay() -> None:
@@ -106,4 +109,4 @@ def test_as_many_costs_as_possible_stay() -> None:
 
 def test_forty_thousand_nodes_fit() -> None:
     costs = assign_costs([None] * 40_000)
-    assert costs[0] > LEAVING_COST and len(set(costs)) == 40_000
+    assert costs[0] > TERMINATING_COST and len(set(costs)) == 40_000
