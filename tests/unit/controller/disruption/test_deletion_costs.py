@@ -114,7 +114,7 @@ async def test_nodes_beyond_the_budget_lose_their_cost(harness: DisruptionHarnes
     assert set(costs.costs()) == {"a-0"}
 
 
-async def test_cycle_writes_a_limited_number_of_nodes_and_all_leaving_ones(harness: DisruptionHarness) -> None:
+async def test_cycle_writes_a_limited_number_of_nodes_and_all_terminating_ones(harness: DisruptionHarness) -> None:
     costs = CostHarness(harness)
     for number in range(MAX_NODES + 3):
         harness.add_node(f"n{number:02}", "m.large", 1)
@@ -123,7 +123,7 @@ async def test_cycle_writes_a_limited_number_of_nodes_and_all_leaving_ones(harne
     raw = claim("terminating", phase="Initialized", deleting=True, labels=terminating.labels)
     harness.apply_objects("nodeclaims", raw)
     assert await costs.run_cycle() == 3
-    assert len(costs.costs()) == MAX_NODES + 1 and costs.costs()["leaving-0"] == TERMINATING_COST
+    assert len(costs.costs()) == MAX_NODES + 1 and costs.costs()["terminating-0"] == TERMINATING_COST
     assert costs.sample(PENDING, "general") == 3
     assert await costs.run_cycle() == 0
     assert len(costs.costs()) == MAX_NODES + 4 and costs.sample(PENDING, "general") == 0
