@@ -7,11 +7,13 @@ reads live state: the Node, then its pods.
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from datetime import timedelta
 
 import structlog
 from temporalio import activity
 
 from activities.node_conditions import set_node_conditions
+from activities.nodeclaim.circuit_breaker import CircuitBreaker
 from activities.ports.core import ConditionPatch, DrainPod, NodeFact, Ports, find_node, find_nodeclaim, publish_event_on
 from activities.runtime import background_heartbeat, call_for_each, map_faults
 from tenure.apis import labels
@@ -22,9 +24,15 @@ from tenure.model.base import parse_timestamp
 from tenure.model.disruption.commands import CommandRequest, CommandResult
 from tenure.model.disruption.decision import CommandCandidate
 from tenure.model.errors import Fault
+from tenure.model.node_health import RepairDue
 from tenure.model.nodeclaim.requests import DisruptionResult, NodeClaimDisruptionRequest, NodeClaimRef, ReportRequest
+from tenure.policy.lifecycle.repair import DO_NOT_REPAIR_MESSAGE
 
 log = structlog.get_logger(__name__)
+
+
+def _repair_due(claim: NodeClaim) -> RepairDue | None:
+    return RepairDue.parse(claim.metadata.annotations.get(labels.REPAIR_DUE, ""))
 
 
 def node_blocker(node: NodeFact) -> str:
@@ -43,6 +51,7 @@ def pods_blocker(pods: Iterable[DrainPod]) -> str:
 class DisruptionActivities:
     def __init__(self, ports: Ports) -> None:
         self._claims, self._nodes, self._pods, self._events = ports.claims, ports.nodes, ports.pods, ports.events
+        self._breaker = CircuitBreaker(ports)
 
     @activity.defn
     @map_faults
@@ -51,7 +60,7 @@ class DisruptionActivities:
         restores all of them, since there may be no further attempt."""
         async with background_heartbeat():
             try:
-                blocked = await self._find_blocked(request)
+                blocked = await self._find_blocked(request) or await self._find_blocked_by_breaker(request)
                 if not blocked:
                     await call_for_each(request.candidates, lambda one: self._taint_candidate(request, one))
                     blocked = await self._find_blocked(request)
@@ -108,6 +117,19 @@ class DisruptionActivities:
         found = await call_for_each(request.candidates, lambda one: self._blocker(request, one))
         return [(one, why) for one, why in zip(request.candidates, found, strict=True) if why]
 
+    async def _find_blocked_by_breaker(self, request: CommandRequest) -> list[tuple[CommandCandidate, str]]:
+        """For repair: the candidates of NodePools with too many unhealthy nodes, with the cause."""
+        if request.reason != labels.UNHEALTHY:
+            return []
+        found = []
+        for one in request.candidates:
+            claim, node = await find_nodeclaim(self._claims, one.claim, one.claim_uid), await self._nodes.get(one.node)
+            due = _repair_due(claim) if claim else None
+            if claim and node and due:
+                why = await self._breaker.check(claim, node, one.pool, due.conditions, due.max_unhealthy)
+                found.append((one, why))
+        return [(one, why) for one, why in found if why]
+
     async def _blocker(self, request: CommandRequest, one: CommandCandidate) -> str:
         claim = await find_nodeclaim(self._claims, one.claim, one.claim_uid)
         if claim is None:
@@ -125,9 +147,25 @@ class DisruptionActivities:
     async def _protection(self, request: CommandRequest, claim: NodeClaim, node: NodeFact) -> str:
         """The blocking do-not-disrupt annotation (reference 4.2). Pods do not protect a drifted node with a
         terminationGracePeriod."""
+        if request.reason == labels.UNHEALTHY:
+            return await self._repair_blocker(claim, node)
         why = node_blocker(node)
         if why or (request.reason == "Drifted" and claim.spec.termination_grace_period):
             return why
+        return pods_blocker(await self._pods.on_node(node.name, now=utc_now()))
+
+    async def _repair_blocker(self, claim: NodeClaim, node: NodeFact) -> str:
+        """do-not-disrupt of the Node does not prevent repair, and that of pods only if the drain has no bound
+        (reference 1.15, section 3.3)."""
+        due = _repair_due(claim)
+        if due is None or not due.counts(node.conditions):
+            return f"Node {node.name} is healthy"
+        if node.annotations.get(labels.DO_NOT_REPAIR) == "true":
+            return f"Node {node.name}: {DO_NOT_REPAIR_MESSAGE}"
+        if why := node.maintained_by_others:
+            return f"Node {node.name}: {why}"
+        if due.grace is not None or claim.spec.termination_grace_period:
+            return ""
         return pods_blocker(await self._pods.on_node(node.name, now=utc_now()))
 
     async def _taint_candidate(self, request: CommandRequest, one: CommandCandidate) -> None:
@@ -169,10 +207,21 @@ class DisruptionActivities:
 
     async def _delete_candidate(self, request: CommandRequest, one: CommandCandidate) -> None:
         await self._taint_candidate(request, one)
+        if request.reason == labels.UNHEALTHY:
+            await self._bound_repair_drain(one)
         await self._claims.delete(one.claim, one.claim_uid)
         await self._publish_candidate_event(
             one, "DisruptionTerminating", f"Disrupting NodeClaim: {request.reason}: {request.why}"
         )
+
+    async def _bound_repair_drain(self, one: CommandCandidate) -> None:
+        """The shorter grace period of policy and NodeClaim starts with the deletion, since the launch of a replacement
+        must not shorten it (reference 1.15, section 3.6)."""
+        claim = await find_nodeclaim(self._claims, one.claim, one.claim_uid)
+        due = _repair_due(claim) if claim else None
+        if claim is not None and due is not None and due.grace is not None:
+            own = claim.spec.termination_grace_delta
+            await self._bound_grace_period(claim, due.grace if own is None else min(due.grace, own))
 
     async def _delete_replacement(self, request: CommandRequest, claim: NodeClaim) -> None:
         """Delete a replacement without pods. It is tainted before the last check, so that no pod is bound in
@@ -209,16 +258,16 @@ class DisruptionActivities:
             await self._set_condition(ref.name, ref.uid, _disruption_condition(request))
             return DisruptionResult(outcome="deleting")
         if request.at_once:
-            await self._expire_grace_period(claim)
+            await self._bound_grace_period(claim, timedelta(0))
         await self._claims.delete(ref.name, ref.uid)
         return DisruptionResult(outcome="deleting")
 
-    async def _expire_grace_period(self, claim: NodeClaim) -> None:
-        """End the grace period now (reference 3.12), unless it has already ended."""
+    async def _bound_grace_period(self, claim: NodeClaim, grace: timedelta) -> None:
+        """End the grace period after `grace` (reference 3.12), unless it ends earlier."""
         now, meta = utc_now(), claim.metadata
         written = parse_timestamp(meta.annotations.get(labels.NODECLAIM_TERMINATION_TIMESTAMP, ""))
-        if written is None or written > now:
-            stamp = {labels.NODECLAIM_TERMINATION_TIMESTAMP: now.isoformat().replace("+00:00", "Z")}
+        if written is None or written > now + grace:
+            stamp = {labels.NODECLAIM_TERMINATION_TIMESTAMP: (now + grace).isoformat().replace("+00:00", "Z")}
             await self._claims.patch(meta.name, meta.uid, annotations=stamp, now=now)
 
     @activity.defn

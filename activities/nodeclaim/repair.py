@@ -1,13 +1,10 @@
-"""Repair: one step for an unhealthy node, after live reads of it and of the other nodes of its NodePool.
-
-The circuit breaker counts live nodes, since counts of the watch may be outdated, and a NodeClaim without a NodePool has
-no NodePool workflow.
-"""
+"""Repair: one step for an unhealthy node, after live reads of it and of the other nodes of its NodePool."""
 
 from datetime import datetime, timedelta
 
 from temporalio import activity
 
+from activities.nodeclaim.circuit_breaker import CircuitBreaker
 from activities.ports.core import NodeFact, Ports, find_nodeclaim, publish_event_on
 from activities.runtime import map_faults
 from tenure.apis import labels
@@ -15,9 +12,8 @@ from tenure.apis.nodeclaim import NodeClaim
 from tenure.clock import utc_now
 from tenure.model.base import parse_instance_id, parse_timestamp
 from tenure.model.errors import Fault, TryLater
-from tenure.model.node_health import RepairRequest, RepairResult
-from tenure.model.nodeclaim.node_identity import NodeStatus, identify_nodes
-from tenure.policy.lifecycle.repair import DO_NOT_REPAIR_MESSAGE, decide_breaker, is_unhealthy
+from tenure.model.node_health import RepairDue, RepairRequest, RepairResult
+from tenure.policy.lifecycle.repair import DO_NOT_REPAIR_MESSAGE, is_unhealthy
 
 REBOOT_MEMORY = timedelta(hours=1)
 """How long the NodeClaim's reboot annotation prevents another reboot, since the workflow may have been rebuilt."""
@@ -26,7 +22,7 @@ REBOOT_MEMORY = timedelta(hours=1)
 class RepairActivities:
     def __init__(self, ports: Ports) -> None:
         self._claims, self._nodes, self._instances = ports.claims, ports.nodes, ports.instances
-        self._events = ports.events
+        self._events, self._breaker = ports.events, CircuitBreaker(ports)
 
     @activity.defn
     @map_faults
@@ -35,6 +31,9 @@ class RepairActivities:
         claim = await find_nodeclaim(self._claims, request.name, request.uid)
         if claim is None:
             return RepairResult(outcome="gone")
+        if request.step == "withdraw":
+            await self._annotate(request, labels.REPAIR_DUE, "")
+            return RepairResult(outcome="done")
         if request.step == "reboot" and _was_rebooted(claim, request, utc_now()):
             return RepairResult(outcome="done", why="it was already rebooted")
         node = await self._nodes.get(request.node_name)
@@ -42,45 +41,37 @@ class RepairActivities:
             return RepairResult(outcome="not now", why=f"Node {request.node_name} is healthy or gone")
         if request.mode != "legacy" and node.annotations.get(labels.DO_NOT_REPAIR) == "true":
             return RepairResult(outcome="not now", why=DO_NOT_REPAIR_MESSAGE)
-        if why := await self._check_circuit_breaker(request):
-            await publish_event_on(self._events, "Node", node, "NodeRepairBlocked", why)
+        if why := await self._breaker.check(claim, node, request.pool, request.conditions, request.max_unhealthy):
             return RepairResult(outcome="held", why=why)
-        return await (
-            self._reboot_instance(request) if request.step == "reboot" else self._replace_node(request, claim, node)
-        )
+        if request.step == "reboot":
+            return await self._reboot_instance(request)
+        if request.due is not None:
+            return await self._request_replacement(request, request.due)
+        return await self._replace_node(request, claim, node)
 
-    async def _check_circuit_breaker(self, request: RepairRequest) -> str:
-        """Why no node may be repaired; empty if allowed. A missing Node is unhealthy. For a standalone NodeClaim, the
-        whole cluster counts (reference 3.11)."""
-        selector = {labels.NODEPOOL: request.pool} if request.pool else None
-        nodes = await self._nodes.list(labels=selector)
-        claims = [one for one in await self._claims.list(labels=selector) if not one.metadata.is_deleting]
-        identities = identify_nodes(claims, nodes).values()
-        strangers = {node.name for one in identities for node in one.strangers}
-        missing = sum(one.status is NodeStatus.MISSING for one in identities)
-        counted = [node for node in nodes if node.name not in strangers]
-        unhealthy = missing + sum(is_unhealthy(node, request.conditions) for node in counted)
-        where = f"of NodePool {request.pool}" if request.pool else "of the cluster"
-        return decide_breaker(unhealthy, missing + len(counted), request.max_unhealthy, where=where)
+    async def _request_replacement(self, request: RepairRequest, due: RepairDue) -> RepairResult:
+        await self._annotate(request, labels.REPAIR_DUE, due.format())
+        await self._publish_event(request, labels.UNHEALTHY, f"{request.condition}: the node is replaced")
+        return RepairResult(outcome="requested")
 
     async def _reboot_instance(self, request: RepairRequest) -> RepairResult:
         """Annotate the reboot before the request, so that a retry does not reboot twice. A rejected request removes the
         annotation."""
         instance = parse_instance_id(request.provider_id)
-        await self._annotate_reboot(request, f"{request.step_index}@{utc_now().isoformat()}")
+        await self._annotate(request, labels.REBOOTED, f"{request.step_index}@{utc_now().isoformat()}")
         try:
             exists = await self._instances.reboot(instance)
         except TryLater:
             raise
         except Fault:
-            await self._annotate_reboot(request, "")
+            await self._annotate(request, labels.REBOOTED, "")
             raise
         if exists:
             await self._publish_event(request, "Rebooting", f"{request.condition}: instance {instance} reboots")
         return RepairResult(outcome="done" if exists else "gone")
 
-    async def _annotate_reboot(self, request: RepairRequest, text: str) -> None:
-        await self._claims.patch(request.name, request.uid, annotations={labels.REBOOTED: text}, now=utc_now())
+    async def _annotate(self, request: RepairRequest, name: str, text: str) -> None:
+        await self._claims.patch(request.name, request.uid, annotations={name: text}, now=utc_now())
 
     async def _replace_node(self, request: RepairRequest, claim: NodeClaim, node: NodeFact) -> RepairResult:
         """As in Karpenter, the termination grace period ends immediately, whatever budgets, annotations or the

@@ -112,7 +112,12 @@ def _to_permit_candidate(claim: NodeClaim, node: NodeFact | None, now: datetime)
     written = claim.metadata.annotations.get(labels.PAUSE) or (node.annotations.get(labels.PAUSE) if node else None)
     pause = pause_from_annotation(written or "")
     paused = describe_pause(pause) if pause and is_pause_active(pause, now) else ""
-    return PermitCandidate(zone=_find_zone(claim, node), created=claim.metadata.creation_timestamp, paused=paused)
+    return PermitCandidate(
+        zone=_find_zone(claim, node),
+        initialized=claim.is_true(labels.INITIALIZED_CONDITION),
+        created=claim.metadata.creation_timestamp,
+        paused=paused,
+    )
 
 
 def _find_zone(claim: NodeClaim, node: NodeFact | None) -> str:

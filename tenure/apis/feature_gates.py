@@ -45,6 +45,12 @@ class FeatureGate(StrEnum):
         "[scale ReplicaSets down on the nodes that disruption removes first](../disruption/deletion-cost.md); needs "
         "`patch` on `pods` ([optional permissions](../operating/security.md#optional-permissions))",
     )
+    TERMINATE_FIRST_REPAIR = (
+        "TerminateFirstRepair",
+        False,
+        "[delete an unhealthy node before its replacement launches](../disruption/repair.md#replacement), if "
+        "`limits.nodes` or a capacity reservation leaves no room for it",
+    )
     CAPACITY_BUFFER = "CapacityBuffer", False, "[keep room for pods that do not exist yet](../provisioning/buffers.md)"
     NODECLASS_CEL = (
         "NodeClassCEL",
@@ -69,7 +75,6 @@ class UnsupportedGate(NamedTuple):
 
 _DRA: Final = "Tenure does not plan for ResourceClaims: run such pods on nodes outside of NodePools"
 UNSUPPORTED_GATES: Final = (
-    UnsupportedGate("TerminateFirstRepair", "nothing: repair deletes the node before a replacement launches"),
     UnsupportedGate("DRANVIDIAGPU", _DRA, "AWS_FEATURE_GATES"),
     UnsupportedGate("DRAEFA", _DRA, "AWS_FEATURE_GATES"),
     UnsupportedGate(

@@ -379,6 +379,9 @@ NOT_READY_INTERVALS: Final = _own_name(
 REBOOTED: Final = _own_name(
     "rebooted", "NodeClaim", "repair step and time of the last reboot", "0@2026-06-01T12:00:00+00:00"
 )
+REPAIR_DUE: Final = _own_name(
+    "repair-due", "NodeClaim", "repair that waits for a disruption command, JSON", '{"condition":"KernelReady=False"}'
+)
 WORKFLOW_URL: Final = _own_name(
     "workflow-url",
     "NodeClaim",

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from tenure.apis.labels import DISRUPTED_TAINT_KEY, MAINTENANCE_PLANNED
 from tenure.model.base import Value
+from tenure.model.node_health import RepairDue
 
 
 class Taint(Value):
@@ -281,6 +282,7 @@ class NodeClaimFact(Value):
     """Empty: a drain has no time limit."""
     attention_code: str = ""
     """The reason of the condition NeedsAttention, while it is True."""
+    repair_due: RepairDue | None = None
     disruption: str = ""
     """The reason of the condition DisruptionReason, while it is True."""
     disrupted_by: str = ""

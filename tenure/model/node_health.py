@@ -6,7 +6,9 @@ the loss of the watch, the worker and Temporal's database.
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
+
+from pydantic import ValidationError
 
 from tenure.model.base import Message
 
@@ -30,6 +32,41 @@ class ConditionInterval(Message):
     until: datetime | None = None
 
 
+class HasStatus(Protocol):
+    @property
+    def type(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+
+
+class RepairDue(Message):
+    """A repair that waits for a disruption command. It is an annotation of the NodeClaim, where planning reads it."""
+
+    condition: str
+    order_at: datetime
+    """Nodes are repaired in this order, earliest first."""
+    grace: timedelta | None = None
+    """How long pods are evicted before they are deleted; None without a bound."""
+    conditions: tuple[tuple[str, str], ...]
+    """Type and status of every condition that counts as unhealthy."""
+    max_unhealthy: str
+
+    def format(self) -> str:
+        return self.model_dump_json(exclude_none=True)
+
+    @staticmethod
+    def parse(text: str) -> "RepairDue | None":
+        """None for an empty or invalid text."""
+        try:
+            return RepairDue.model_validate_json(text) if text else None
+        except ValidationError:
+            return None
+
+    def counts(self, conditions: Iterable[HasStatus]) -> bool:
+        """Whether one of these conditions of the Node is unhealthy."""
+        return any((one.type, one.status) in self.conditions for one in conditions)
+
+
 class Health(Message):
     mode: RepairMode = "legacy"
     """Of the last unhealthy condition."""
@@ -43,6 +80,8 @@ class Health(Message):
     recovered_at: datetime | None = None
     blocked_until: datetime | None = None
     blocked_by: str = ""
+    requested: RepairDue | None = None
+    """The repair in the annotation of the NodeClaim."""
 
 
 class RepairRequest(Message):
@@ -54,7 +93,8 @@ class RepairRequest(Message):
     """Empty: a standalone NodeClaim, for which `max_unhealthy` counts the whole cluster."""
     node_name: str
     provider_id: str
-    step: RepairStep
+    step: RepairStep | Literal["withdraw"]
+    """`withdraw`: the repair is not due any more."""
     step_index: int = 0
     """Index of the step in the repair rule's steps."""
     condition: str
@@ -65,13 +105,15 @@ class RepairRequest(Message):
     graceful_for: timedelta | None = None
     """How long pods are evicted while the kubelet responds; None: they are deleted immediately."""
     mode: RepairMode = "legacy"
+    due: RepairDue | None = None
+    """For `replace`, unless the mode is `legacy`: the repair that a disruption command carries out."""
 
 
 class RepairResult(Message):
-    """`held`: too many nodes are unhealthy. `not now`: the Node is healthy, or may not be repaired. `gone`: no such
-    NodeClaim or instance."""
+    """`requested`: a disruption command replaces the node. `held`: too many nodes are unhealthy. `not now`: the Node is
+    healthy, or may not be repaired. `gone`: no such NodeClaim or instance."""
 
-    outcome: Literal["done", "held", "not now", "gone"]
+    outcome: Literal["done", "requested", "held", "not now", "gone"]
     why: str = ""
 
 

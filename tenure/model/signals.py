@@ -8,7 +8,7 @@ from tenure.model.launch import LaunchResult
 
 REPEAT_QUERY: Final = "repeat the query"
 """Part of the error with which a worker rejects a query while workflow events wait for their workflow task."""
-DisruptionReason = Literal["Empty", "Drifted", "Underutilized", "Expired", "Interrupted"]
+DisruptionReason = Literal["Empty", "Drifted", "Underutilized", "Unhealthy", "Expired", "Interrupted"]
 
 
 class GroupResult(Message):

@@ -82,7 +82,12 @@ def needs_node(pod: PodFact) -> bool:
 
 def is_reschedulable(pod: PodFact, now: datetime) -> bool:
     """Whether the pod on a disrupted node will be recreated elsewhere (reference 2.2)."""
-    return pod.is_alive and not (pod.daemonset or pod.mirror or is_pinned(pod) or is_do_not_disrupt(pod, now))
+    return is_recreated_elsewhere(pod) and not is_do_not_disrupt(pod, now)
+
+
+def is_recreated_elsewhere(pod: PodFact) -> bool:
+    """As `is_reschedulable`, also for a pod that may not be evicted."""
+    return pod.is_alive and not (pod.daemonset or pod.mirror or is_pinned(pod))
 
 
 class StartingPods:

@@ -19,7 +19,10 @@ from workflows.nodeclaim_context import NodeClaimContext
 
 
 async def repair_node(context: NodeClaimContext) -> bool:
-    """True if the NodeClaim is being deleted. Otherwise the state's `Health` changes, so the next decision differs."""
+    """True if the NodeClaim is being deleted. Otherwise the state's `Health` changes, so the next decision differs.
+
+    Unless the mode is `legacy`, a disruption command replaces the node, and this module only requests it.
+    """
     repair, health = decide_repair(context.state, context.now), context.state.health
     match repair.do:
         case "wait":
@@ -34,6 +37,10 @@ async def repair_node(context: NodeClaimContext) -> bool:
             return False
         case "replace":
             return await _replace_node(context, repair)
+        case "withdraw":
+            await _execute_step(context, repair)
+            context.update_state(health=policy.with_request(context.state.health, None))
+            return False
         case _:
             assert_never(repair.do)
 
@@ -62,6 +69,9 @@ async def _replace_node(context: NodeClaimContext, repair: Repair) -> bool:
     if result.outcome in ("done", "gone"):
         context.update_state(disruption=labels.UNHEALTHY)
         return True
+    if result.outcome == "requested":
+        context.update_state(health=policy.with_request(context.state.health, repair.due))
+        return False
     _postpone_repair(context, result)
     return False
 
@@ -79,14 +89,15 @@ async def _execute_step(context: NodeClaimContext, repair: Repair) -> RepairResu
         pool=state.identity.pool,
         node_name=claim.node_name,
         provider_id=claim.provider_id,
-        step="reboot" if repair.do == "reboot" else "replace",
+        step=repair.do if repair.do in ("reboot", "withdraw") else "replace",
         step_index=repair.rung,
         condition=repair.condition,
         conditions=unhealthy_pairs(repair_conditions(state.observed.rules, state.health.mode)),
         max_unhealthy=policy.repair_rules_of(state.observed.rules).max_unhealthy or policy.MAX_UNHEALTHY,
         after_reboot=state.health.step_at is not None,
-        graceful_for=repair.grace if state.health.mode != "legacy" else policy.drain_grace(state.observed.rules),
+        graceful_for=policy.drain_grace(state.observed.rules),
         mode=state.health.mode,
+        due=repair.due,
     )
     options = with_summary(PATCH, f"{request.step} for {repair.condition}")
     if request.step == "reboot":

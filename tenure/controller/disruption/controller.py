@@ -63,6 +63,7 @@ def make_disruption_settings(gates: Collection[str]) -> DisruptionSettings:
     return DisruptionSettings(
         spot_to_spot=FeatureGate.SPOT_TO_SPOT in gates,
         terminate_first_drift=FeatureGate.TERMINATE_FIRST_DRIFT in gates,
+        terminate_first_repair=FeatureGate.TERMINATE_FIRST_REPAIR in gates,
         most_simulations=MAX_SIMULATIONS,
         most_candidates=MAX_CANDIDATES,
     )

@@ -2,7 +2,8 @@
 
 The Cluster workflow is signaled at once after a quiet time, then at growing intervals while changes continue. A deleted
 NodeClaim frees capacity and resets the interval. A NodePool is signaled when a node was initialized, recovered, lost
-its disruption taint or no longer counts. Some node must also be a candidate: empty, drifted, or expiring under budget.
+its disruption taint or no longer counts. Some node must also be a candidate: unhealthy, empty, drifted, or expiring
+under budget.
 """
 
 import asyncio
@@ -164,6 +165,8 @@ class BudgetHeadroomNotifier:
         return any(self._is_candidate(claim) for claim in self._cache.nodeclaims_of_nodepool(pool))
 
     def _is_candidate(self, claim: NodeClaimFact) -> bool:
+        if claim.repair_due is not None and not claim.deleting:
+            return True
         if not claim.initialized or claim.deleting:
             return False
         nodes = self._cache.nodes_of(claim)

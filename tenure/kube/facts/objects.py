@@ -8,6 +8,7 @@ from tenure.apis.durations import NEVER, DurationError, parse_duration, parse_du
 from tenure.apis.quantity import QuantityError, parse_resources
 from tenure.kube.facts.pod_topology import match_expressions
 from tenure.model.facts import NamespaceFact, NodeClaimFact, NodeFact, NodePoolFact
+from tenure.model.node_health import RepairDue
 from tenure.model.nodeclaim.node_identity import NODEPOOL_GAP, REGISTERED_GAP
 from tenure.model.nodeoverlays import OverlayFact
 
@@ -134,6 +135,7 @@ def nodeclaim_fact(claim: Json) -> NodeClaimFact:
             "drifted": drifted.get("reason", ""),
             "drifted_message": drifted.get("message", ""),
             "drifted_at": drifted.get("lastTransitionTime"),
+            "repair_due": RepairDue.parse((metadata.get("annotations") or {}).get(labels.REPAIR_DUE, "")),
             "drain_waits": any(_is_waiting(status, one) for one in (labels.DRAINED, labels.VOLUMES_DETACHED)),
             "last_pod_event": status.get("lastPodEventTime"),
             "termination_grace_period": spec.get("terminationGracePeriod") or "",

@@ -11,12 +11,12 @@ from tenure.model.base import Message, Value
 from tenure.model.instance_types import ReservationHeadroom, UnavailableOffering
 from tenure.model.plan import PlannedNodeClaim
 
-Method = Literal["Empty", "Drifted", "Underutilized"]
+Method = Literal["Unhealthy", "Empty", "Drifted", "Underutilized"]
 """Karpenter's disruption reasons, which budgets name."""
-METHODS: Final[tuple[Method, ...]] = ("Empty", "Drifted", "Underutilized")
+METHODS: Final[tuple[Method, ...]] = ("Unhealthy", "Empty", "Drifted", "Underutilized")
 TerminateFirstReason = Literal["", "no-reserved-capacity", "static-at-limit"]
 """Values of Karpenter's metric label `terminate_first_reason`."""
-CommandKind = Literal["empty", "drift", "multi", "single"]
+CommandKind = Literal["repair", "empty", "drift", "multi", "single"]
 Cause = Literal[
     "NoNode",
     "NotInitialized",
@@ -169,6 +169,8 @@ class DisruptionSettings(Value):
     """Per pass. `Decision.unreached` names the nodes that the pass did not reach; they come first in the next pass."""
     terminate_first_drift: bool = False
     """The gate TerminateFirstDrift."""
+    terminate_first_repair: bool = False
+    """The gate TerminateFirstRepair."""
 
 
 class DisruptionRequest(Message):

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 from tenure.apis.cron import ScheduleError, next_time
 from tenure.apis.durations import parse_duration, quote
+from tenure.apis.labels import UNHEALTHY
 from tenure.apis.nodepool import Budget
 from tenure.model.base import Message
 from tenure.model.disruption.decision import BudgetHeadroom, ConcurrentZoneLimit
@@ -84,6 +85,8 @@ def parse_timestamp(text: str, zone: str = "") -> datetime:
 
 class PermitCandidate(Message):
     zone: str = ""
+    initialized: bool = True
+    """A node that was never initialized neither needs nor uses a budget (reference 1.15, section 3.5)."""
     created: datetime | None = None
     paused: str = ""
 
@@ -125,9 +128,12 @@ def decide_allowed_disruptions(
     if not limits:
         return AllowedDisruptions(allowed=count.total, count=count, why="no active budget limits this reason")
     limit, written = min(limits)
-    used = len(count.consuming)
-    message = f"budget {written} of {count.total} nodes allows {limit}, {used} in use (NotReady or terminating)"
-    disrupted = used - len(count.unavailable)
+    disrupted = len(count.consuming) - len(count.unavailable)
+    used, states = len(count.consuming), "NotReady or terminating"
+    if reason == UNHEALTHY:
+        # NotReady nodes do not prevent their own repair (reference 1.15, section 3.5).
+        used, states = disrupted, "terminating"
+    message = f"budget {written} of {count.total} nodes allows {limit}, {used} in use ({states})"
     return AllowedDisruptions(
         allowed=max(0, limit - used), allowed_unavailable=max(0, limit - disrupted), count=count, why=message
     )

@@ -16,6 +16,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from tenure.apis.durations import format_duration
+from tenure.apis.labels import UNHEALTHY
 from tenure.model.disruption.decision import METHODS, BudgetHeadroom, PastDisruption
 from tenure.model.disruption.permits import PermitReservation, ReservationRequest
 from tenure.model.signals import PermitRequest
@@ -222,7 +223,9 @@ class _PermitHeadroom:
         candidate = budget.candidates.get(request.claim_uid, PermitCandidate())
         if candidate.paused:
             return f"NodeClaim {request.claim_name} {candidate.paused}"
-        if young := _too_young(budget, candidate, self.now):
+        if request.reason == UNHEALTHY and not candidate.initialized:
+            return ""
+        if request.reason != UNHEALTHY and (young := _too_young(budget, candidate, self.now)):
             return f"NodeClaim {request.claim_name}: {young}"
         unavailable = request.claim_uid in self.unavailable
         leased = self.leased + (self.leased_unavailable if unavailable else 0)

@@ -13,16 +13,18 @@ from tenure.apis.labels import DO_NOT_REPAIR
 from tenure.apis.lifecyclepolicy import LifecycleRules, RepairRules
 from tenure.model.base import Value
 from tenure.model.facts import NodeFact
-from tenure.model.node_health import ConditionInterval, Health, RepairMode, RepairStep, UnhealthyCondition
+from tenure.model.node_health import ConditionInterval, Health, RepairDue, RepairMode, RepairStep, UnhealthyCondition
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.policy.disruption.budgets import share_of
 from tenure.policy.lifecycle.repair_policies import (
+    NOT_READY_PAIRS,
     PolicyMatch,
     choose_match,
     matching_conditions,
     repair_conditions,
     repair_order_at,
     shortest_grace,
+    unhealthy_pairs,
 )
 
 REBOOT_FOR: Final = timedelta(minutes=10)
@@ -44,18 +46,15 @@ _MAX_INTERVALS: Final = 100
 
 
 class Repair(Value):
-    """`recovered`: the last step has helped."""
+    """`recovered`: the last step has helped. `withdraw`: the requested replacement is not due any more."""
 
-    do: Literal["wait", "reboot", "replace", "recovered"] = "wait"
+    do: Literal["wait", "reboot", "replace", "recovered", "withdraw"] = "wait"
     until: datetime | None = None
     condition: str = ""
     rung: int = 0
     blocked_by: str = ""
-    grace: timedelta | None = None
-    """For `replace`: how long pods are evicted before they are deleted; None without a bound. Not in the mode
-    `legacy`."""
-    order_at: datetime | None = None
-    """For `replace`: nodes are repaired in this order, earliest first. Not in the mode `legacy`."""
+    due: RepairDue | None = None
+    """The replacement that is due, unless the mode is `legacy`. A disruption command carries it out."""
 
 
 def repair_rules_of(rules: LifecycleRules | None) -> RepairRules:
@@ -65,6 +64,18 @@ def repair_rules_of(rules: LifecycleRules | None) -> RepairRules:
 def decide_repair(state: NodeClaimState, now: datetime) -> Repair:
     """The next repair step; `wait` without an unhealthy condition that a rule counts, or while another controller
     maintains the node."""
+    decided, requested = _decide_step(state, now), state.health.requested
+    if requested is None or decided.do == "recovered":
+        return decided
+    if decided.due is None:
+        return Repair(do="withdraw", condition=requested.condition)
+    if decided.do == "replace" and decided.due == requested:
+        why = f"unhealthy, {decided.condition}: waits for its replacement"
+        return Repair(condition=decided.condition, blocked_by=why, due=requested)
+    return decided
+
+
+def _decide_step(state: NodeClaimState, now: datetime) -> Repair:
     if state.observed.maintenance:
         return Repair()
     health, rules = state.health, repair_rules_of(state.observed.rules)
@@ -93,14 +104,28 @@ def decide_repair(state: NodeClaimState, now: datetime) -> Repair:
         return Repair(until=due, condition=condition, blocked_by=message)
     if state.observed.do_not_repair:
         return Repair(condition=condition, blocked_by=f"unhealthy, {condition}: {DO_NOT_REPAIR_MESSAGE}")
+    is_requested = steps[taken] == "replace" and health.mode != "legacy"
+    request = _build_request(state, matches, condition, due, now) if is_requested else None
     if health.blocked_until and now < health.blocked_until:
-        return Repair(until=health.blocked_until, condition=condition, blocked_by=health.blocked_by)
-    decided = Repair(do=steps[taken], condition=condition, rung=taken)
-    if health.mode == "legacy":
-        return decided
-    conditions = repair_conditions(state.observed.rules, health.mode)
-    order_at = repair_order_at(matches, conditions, now) or due
-    return decided.model_copy(update={"grace": shortest_grace(matches, now), "order_at": order_at})
+        return Repair(until=health.blocked_until, condition=condition, blocked_by=health.blocked_by, due=request)
+    return Repair(do=steps[taken], condition=condition, rung=taken, due=request)
+
+
+def _build_request(
+    state: NodeClaimState, matches: Sequence[PolicyMatch], condition: str, due: datetime, now: datetime
+) -> RepairDue:
+    """After a reboot that did not help, a NotReady Node is unhealthy, whatever conditions count."""
+    conditions = repair_conditions(state.observed.rules, state.health.mode)
+    pairs = unhealthy_pairs(conditions)
+    if state.health.step_at is not None:
+        pairs = tuple(dict.fromkeys((*pairs, *NOT_READY_PAIRS)))
+    return RepairDue(
+        condition=condition,
+        order_at=repair_order_at(matches, conditions, now) or due,
+        grace=shortest_grace(matches, now),
+        conditions=pairs,
+        max_unhealthy=repair_rules_of(state.observed.rules).max_unhealthy or MAX_UNHEALTHY,
+    )
 
 
 def record_conditions(
@@ -132,6 +157,7 @@ def record_conditions(
 def after_step(health: Health, repair: Repair, *, boot_id: str, now: datetime) -> Health:
     return Health(
         mode=health.mode,
+        requested=health.requested,
         intervals=health.intervals,
         steps_taken=repair.rung + 1,
         condition=repair.condition,
@@ -142,6 +168,11 @@ def after_step(health: Health, repair: Repair, *, boot_id: str, now: datetime) -
 
 def after_failure(health: Health, repair: Repair, *, boot_id: str, now: datetime) -> Health:
     return after_step(health, repair, boot_id=boot_id, now=now).model_copy(update={"step_failed": True})
+
+
+def with_request(health: Health, due: RepairDue | None) -> Health:
+    """None: it is withdrawn."""
+    return health.model_copy(update={"requested": due})
 
 
 def block_repair(health: Health, why: str, until: datetime) -> Health:

@@ -19,9 +19,9 @@ PRIORITY_RANK: Final = timedelta(minutes=30)
 """Waiting this long is worth one rank of priority (reference 1.15, section 3.4)."""
 _MAX_REASON_LENGTH: Final = 200
 """Characters of a condition's reason that are searched, so that no pattern takes long."""
+NOT_READY_PAIRS: Final = (("Ready", "False"), ("Ready", "Unknown"))
 _PAIRS: Final = (
-    ("Ready", "False"),
-    ("Ready", "Unknown"),
+    *NOT_READY_PAIRS,
     ("AcceleratedHardwareReady", "False"),
     ("StorageReady", "False"),
     ("NetworkingReady", "False"),

@@ -8,7 +8,8 @@ from tenure.scheduling.disruption.candidates import Candidate
 
 
 class BudgetTracker:
-    """Every disrupted node counts in its pool, its zone and the cluster, for any reason."""
+    """Every disrupted node counts in its pool, its zone and the cluster, for any reason. One that was never initialized
+    neither needs nor uses a budget (reference 1.15, section 3.5)."""
 
     def __init__(self, allowed_disruptions: DisruptionBudgets) -> None:
         self._allowed_disruptions = allowed_disruptions
@@ -18,6 +19,8 @@ class BudgetTracker:
 
     def rejection_reason(self, one: Candidate, method: Method, with_others: Sequence[Candidate] = ()) -> str:
         """Why budgets block this node in addition to those others; empty if they allow it."""
+        if not one.nodeclaim.initialized:
+            return ""
         pool, zone = one.nodeclaim.pool, one.verdict.zone
         same_pool = sum(other.nodeclaim.pool == pool for other in with_others)
         same_zone = sum((other.nodeclaim.pool, other.verdict.zone) == (pool, zone) for other in with_others)
@@ -74,6 +77,8 @@ class BudgetTracker:
 
     def count_disrupted(self, disrupted: Iterable[Candidate]) -> None:
         for one in disrupted:
+            if not one.nodeclaim.initialized:
+                continue
             self._pools[one.nodeclaim.pool] += 1
             self._zones[one.nodeclaim.pool, one.verdict.zone] += 1
             self._nodes += 1

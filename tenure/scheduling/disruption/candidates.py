@@ -1,7 +1,7 @@
 """Each NodeClaim with the disruption methods that apply and everything that blocks them (reference 4.2)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from tenure.apis.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
@@ -20,8 +20,9 @@ from tenure.scheduling.disruption import eligibility
 from tenure.scheduling.disruption.cost import disruption_cost_of, offering_price
 from tenure.scheduling.nodepool_template import NodePoolTemplate, RejectionReason
 from tenure.scheduling.pod_disruption_budgets import PodDisruptionBudgets
-from tenure.scheduling.pods import is_reschedulable
+from tenure.scheduling.pods import is_recreated_elsewhere, is_reschedulable
 from tenure.scheduling.snapshot import ClusterFacts
+from tenure.scheduling.volumes import find_unknown_volume_field
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,12 @@ class Candidate:
     pods: tuple[PodFact, ...]
     """Pods that must move to another node, and virtual pods of CapacityBuffers."""
     verdict: NodeVerdict
+    repair_pods: tuple[PodFact, ...] = ()
+    """Pods that repair moves, also those that may not be evicted now. Only if its repair is due."""
+
+    def for_method(self, method: Method) -> "Candidate":
+        """The candidate with the pods that the method moves."""
+        return replace(self, pods=self.repair_pods) if method == "Unhealthy" else self
 
     @property
     def node_name(self) -> str:
@@ -111,7 +118,8 @@ class CandidateEvaluator:
         template = self.templates.get(nodeclaim.pool)
         instance_type = _find_instance_type(template, labels)
         expected_names = [one.name for one in expected if one.uid not in self.virtual]
-        applicable = _applicable_methods(nodeclaim, empty=not pods)
+        applicable = _applicable_methods(nodeclaim, node, empty=not pods)
+        virtual = tuple(one for one in expected if one.uid in self.virtual)
         checks: list[Callable[[], Iterator[Ineligibility]]] = [
             lambda: eligibility.lifecycle_exclusions(nodeclaim, node, busy=busy),
             lambda: iter(self.request.ineligible.get(nodeclaim.name, ())),
@@ -123,7 +131,7 @@ class CandidateEvaluator:
             lambda: eligibility.consolidate_after_exclusions(nodeclaim, pool, now),
             lambda: eligibility.node_exclusions(node),
             lambda: eligibility.pod_exclusions(nodeclaim, bound, self.pod_budgets, facts.storage, now),
-            lambda: eligibility.capacity_buffer_exclusions([one for one in expected if one.uid in self.virtual]),
+            lambda: eligibility.capacity_buffer_exclusions(virtual),
             lambda: eligibility.price_exclusions(
                 labels, template, instance_type, offering_price(labels, instance_type)
             ),
@@ -143,8 +151,18 @@ class CandidateEvaluator:
             excluded=tuple(exclusions),
         )
         # Headroom that a CapacityBuffer needs must be found elsewhere, too.
-        moving = (*pods, *(one for one in expected if one.uid in self.virtual))
-        return Candidate(nodeclaim, node, pool, instance_type, moving, verdict)
+        is_repaired = "Unhealthy" in applicable
+        repaired = self._pods_moved_by_repair(bound) if is_repaired else ()
+        return Candidate(nodeclaim, node, pool, instance_type, (*pods, *virtual), verdict, (*repaired, *virtual))
+
+    def _pods_moved_by_repair(self, bound: Sequence[PodFact]) -> tuple[PodFact, ...]:
+        """Pods that cannot be planned do not prevent repair (reference 1.15, section 3.6)."""
+        return tuple(
+            one
+            for one in bound
+            if is_recreated_elsewhere(one)
+            and not (one.unplannable or find_unknown_volume_field(one, self.facts.storage))
+        )
 
 
 def _find_instance_type(
@@ -156,10 +174,23 @@ def _find_instance_type(
     return None if row is None else template.table.types[row]
 
 
-def _applicable_methods(nodeclaim: NodeClaimFact, *, empty: bool) -> tuple[Method, ...]:
+def is_repair_due(nodeclaim: NodeClaimFact, node: NodeFact | None) -> bool:
+    due = nodeclaim.repair_due
+    return due is not None and node is not None and due.counts(node.conditions)
+
+
+def _applicable_methods(nodeclaim: NodeClaimFact, node: NodeFact | None, *, empty: bool) -> tuple[Method, ...]:
     """The methods that apply to the node, blockers aside."""
-    applicable = {"Empty" if empty else "Underutilized", *(("Drifted",) if nodeclaim.drifted else ())}
+    applicable = {"Empty" if empty else "Underutilized"}
+    applicable |= {"Drifted"} if nodeclaim.drifted else set()
+    applicable |= {"Unhealthy"} if is_repair_due(nodeclaim, node) else set()
     return tuple(one for one in METHODS if one in applicable)
+
+
+def repair_order(one: Candidate) -> tuple[datetime, float, str]:
+    """By waiting time and priority, then by disruption cost (reference 1.15, section 3.4)."""
+    due = one.nodeclaim.repair_due
+    return due.order_at if due else one.nodeclaim.created, one.cost, one.node_name
 
 
 def drift_order(one: Candidate) -> tuple[bool, datetime, str]:

@@ -4,10 +4,10 @@ A command whose moves are unknown, as after a failover, is simulated again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Literal
+from typing import Final
 
 from tenure.model.base import format_number, format_short_list
-from tenure.model.disruption.decision import Command, Method, Move, Rejection
+from tenure.model.disruption.decision import Command, CommandKind, Method, Move, Rejection
 from tenure.model.facts import PodFact
 from tenure.model.plan import PlannedNodeClaim, UnschedulablePod
 from tenure.scheduling.disruption.candidates import Candidate
@@ -16,8 +16,6 @@ from tenure.scheduling.disruption.replacement import Replacement
 from tenure.scheduling.disruption.simulation import MovingPods, run_attempt
 from tenure.scheduling.nodepool_template import RejectionReason
 from tenure.scheduling.packing.planning_pass import PackingOptions, resolve_volume_requirements
-
-CommandKind = Literal["empty", "drift", "multi", "single"]
 
 
 def build_command(
@@ -87,7 +85,7 @@ _ANY_PRICE: Final = float("inf")
 def apply_in_flight_command(snapshot: ClusterSnapshot, command: Command, candidates: Iterable[Candidate]) -> None:
     """Apply a running command to the snapshot. Budgets count it already."""
     names = {one.claim for one in command.candidates}
-    removals = [one for one in candidates if one.nodeclaim.name in names]
+    removals = [one.for_method(command.reason) for one in candidates if one.nodeclaim.name in names]
     moves = _recorded_moves(snapshot, command, removals)
     new_nodeclaims = () if command.claims else command.replacements
     snapshot.apply_removal(removals, moves, new_nodeclaims)

@@ -1,27 +1,29 @@
 """One pass of voluntary disruption: a verdict for every NodeClaim, and commands that are valid together.
 
-Karpenter's methods in Karpenter's order (reference 4.1): empty nodes, drift, several underutilized nodes, single ones.
+Karpenter's methods in Karpenter's order (reference 4.1; 1.15, section 3.1): repair, empty nodes, drift, several
+underutilized nodes, single ones.
 Karpenter ends a pass with the first command. Here each command is applied, and the search continues.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final, Literal
 
-from tenure.model.disruption.decision import Command, Decision, DisruptionRequest, Method, NodeVerdict
+from tenure.model.disruption.decision import Command, CommandKind, Decision, DisruptionRequest, Method, NodeVerdict
 from tenure.model.facts import PodFact
 from tenure.model.invalid_objects import Guard, no_guard
 from tenure.model.plan import Plan
 from tenure.scheduling.disruption.budget_usage import BudgetTracker
-from tenure.scheduling.disruption.candidates import Candidate, CandidateEvaluator
+from tenure.scheduling.disruption.candidates import Candidate, CandidateEvaluator, is_repair_due
 from tenure.scheduling.disruption.cluster_snapshot import ClusterSnapshot
-from tenure.scheduling.disruption.commands import CommandKind, apply_in_flight_command, build_command
+from tenure.scheduling.disruption.commands import apply_in_flight_command, build_command
 from tenure.scheduling.disruption.consolidation import (
     Consolidation,
     add_rejection,
     compute_pool_totals,
     price_per_disruption_order,
 )
-from tenure.scheduling.disruption.drift import DriftPass
+from tenure.scheduling.disruption.drift import ReplacementPass
 from tenure.scheduling.disruption.eligibility import is_within_consolidate_after
 from tenure.scheduling.disruption.replacement import Replacement
 from tenure.scheduling.disruption.static_drift import StaticReplacements
@@ -78,9 +80,11 @@ class _DisruptionPass:
         ]
         drifted = [one.node_name for one in self.candidates if one.nodeclaim.drifted]
         maintained = [one.node_name for one in self.candidates if one.node and one.node.maintenance]
+        unhealthy = [one.node_name for one in self.candidates if is_repair_due(one.nodeclaim, one.node)]
         closed_nodes: dict[Method, list[str]] = {
             "Underutilized": [*within_consolidate_after, *maintained],
             "Drifted": [*drifted, *maintained],
+            "Unhealthy": [*unhealthy, *maintained],
         }
         self.snapshot = ClusterSnapshot(context.inputs, context.pass_settings, context.get_shape, closed_nodes)
         self.snapshot.apply_plan(context.plan, context.waiting)
@@ -91,7 +95,6 @@ class _DisruptionPass:
             context.templates,
             ReservationTracker(self.request.reservations, facts.nodeclaims.values()),
             self.request.under_way,
-            self.request.settings.terminate_first_drift,
         )
         for command in self.request.under_way:
             apply_in_flight_command(self.snapshot, command, self.candidates)
@@ -100,18 +103,13 @@ class _DisruptionPass:
         if self.request.only:
             return self._decide_requested()
         settings = self.request.settings
+        # Blocked nodes of one method must not use all simulations if another method needs some.
+        repair = self._run_replacement_pass("Unhealthy", settings.most_simulations // 2)
         self._decide_empty()
-        # Blocked drifted nodes must not use all simulations if underutilized nodes need some.
         is_shared = any(True for _ in self._eligible_candidates("Underutilized"))
-        most_simulations = settings.most_simulations // (2 if is_shared else 1)
-        drift = DriftPass(self.snapshot, self.budget_tracker, self.static, most_simulations)
-        for command in drift.find_commands(self._eligible_candidates("Drifted"), frozenset(self.request.first)):
-            self._apply_command(command)
-        for nodeclaim_name, reason in drift.rejected.items():
-            add_rejection(self.rejected, nodeclaim_name, reason)
-        remaining_settings = settings.model_copy(
-            update={"most_simulations": settings.most_simulations - drift.simulations}
-        )
+        remaining = settings.most_simulations - repair.simulations
+        drift = self._run_replacement_pass("Drifted", remaining // (2 if is_shared else 1))
+        remaining_settings = settings.model_copy(update={"most_simulations": remaining - drift.simulations})
         consolidation = Consolidation(
             self.snapshot, self.budget_tracker, remaining_settings, compute_pool_totals(self.candidates)
         )
@@ -125,8 +123,25 @@ class _DisruptionPass:
         for nodeclaim_name, reasons in consolidation.rejected.items():
             for reason in reasons:
                 add_rejection(self.rejected, nodeclaim_name, reason)
-        simulations = drift.simulations + consolidation.simulations
-        return self._build_decision(simulations, (*drift.unreached, *consolidation.unreached))
+        simulations = repair.simulations + drift.simulations + consolidation.simulations
+        return self._build_decision(simulations, (*repair.unreached, *drift.unreached, *consolidation.unreached))
+
+    def _run_replacement_pass(self, method: Literal["Unhealthy", "Drifted"], most_simulations: int) -> ReplacementPass:
+        found = self._build_replacement_pass(method, most_simulations)
+        for command in found.find_commands(self._eligible_candidates(method), frozenset(self.request.first)):
+            self._apply_command(command)
+        for nodeclaim_name, reason in found.rejected.items():
+            add_rejection(self.rejected, nodeclaim_name, reason)
+        return found
+
+    def _build_replacement_pass(
+        self, method: Literal["Unhealthy", "Drifted"], most_simulations: int
+    ) -> ReplacementPass:
+        settings = self.request.settings
+        terminate_first = settings.terminate_first_drift if method == "Drifted" else settings.terminate_first_repair
+        return ReplacementPass(
+            self.snapshot, self.budget_tracker, self.static, method, most_simulations, terminate_first
+        )
 
     def _build_decision(self, simulations: int, unreached: tuple[str, ...] = ()) -> Decision:
         disrupted = {one.claim for command in self.commands for one in command.candidates}
@@ -140,7 +155,11 @@ class _DisruptionPass:
     def _decide_requested(self) -> Decision:
         """Decide again on the requested NodeClaims together."""
         reason, requested = self.request.reason, frozenset(self.request.only)
-        removals = [one for one in self.candidates if one.nodeclaim.name in requested and one.is_eligible_for(reason)]
+        removals = [
+            one.for_method(reason)
+            for one in self.candidates
+            if one.nodeclaim.name in requested and one.is_eligible_for(reason)
+        ]
         if len(removals) < len(requested):
             return self._build_decision(0)
         result, simulations = self._evaluate(removals, reason)
@@ -155,10 +174,9 @@ class _DisruptionPass:
         receiver = next((one.node_name for one in removals if one.node_name in self.snapshot.receivers), "")
         if receiver:
             return RejectionReason(f"pods of disrupted nodes are expected on {receiver}"), 0
-        if reason == "Drifted" and len(removals) == 1:
-            most_simulations = self.request.settings.most_simulations
-            drift = DriftPass(self.snapshot, self.budget_tracker, self.static, most_simulations)
-            return drift.find_replacement(removals[0]), drift.simulations
+        if reason in ("Unhealthy", "Drifted") and len(removals) == 1:
+            found = self._build_replacement_pass(reason, self.request.settings.most_simulations)
+            return found.find_replacement(removals[0]), found.simulations
         consolidation = Consolidation(
             self.snapshot, self.budget_tracker, self.request.settings, compute_pool_totals(self.candidates)
         )
@@ -185,7 +203,7 @@ class _DisruptionPass:
 
     def _apply_command(self, command: Command) -> None:
         names = set(command.node_names)
-        removals = [one for one in self.candidates if one.node_name in names]
+        removals = [one.for_method(command.reason) for one in self.candidates if one.node_name in names]
         moves = {one.pod_uid: one.target for one in command.moves if one.target}
         self.snapshot.apply_removal(removals, moves, command.replacements)
         self.budget_tracker.count_disrupted(removals)
@@ -196,9 +214,12 @@ class _DisruptionPass:
         return one.verdict.model_copy(update={"rejected": tuple(rejections)}) if rejections else one.verdict
 
 
+_KINDS: Final[Mapping[Method, CommandKind]] = {"Unhealthy": "repair", "Drifted": "drift", "Empty": "empty"}
+
+
 def _command_kind(reason: Method, removals: Sequence[Candidate]) -> CommandKind:
     if reason != "Underutilized":
-        return "drift" if reason == "Drifted" else "empty"
+        return _KINDS[reason]
     return "single" if len(removals) == 1 else "multi"
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from tenure.apis.durations import DurationError, format_duration, parse_duration
 from tenure.apis.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, INSTANCE_TYPE, ZONE
 from tenure.model.blockers import INELIGIBILITIES
-from tenure.model.disruption.decision import Cause, Ineligibility, Method
+from tenure.model.disruption.decision import METHODS, Cause, Ineligibility, Method
 from tenure.model.extra_capacity import VIRTUAL_PREFIX
 from tenure.model.facts import NodeClaimFact, NodeFact, NodePoolFact, PodFact
 from tenure.model.instance_types import InstanceType
@@ -22,6 +22,8 @@ from tenure.scheduling.snapshot import Storage
 from tenure.scheduling.volumes import find_unknown_volume_field
 
 _CONSOLIDATION_METHODS: Final[tuple[Method, ...]] = ("Empty", "Underutilized")
+_VOLUNTARY_METHODS: Final[tuple[Method, ...]] = (*_CONSOLIDATION_METHODS, "Drifted")
+"""All but repair, which only few reasons block."""
 _GRACEFUL_METHODS: Final = _CONSOLIDATION_METHODS
 """Methods that wait for pods that may not be evicted. Drift does so only without a terminationGracePeriod."""
 
@@ -29,12 +31,12 @@ _GRACEFUL_METHODS: Final = _CONSOLIDATION_METHODS
 def lifecycle_exclusions(nodeclaim: NodeClaimFact, node: NodeFact | None, *, busy: bool) -> Iterator[Ineligibility]:
     """Blockers that follow from its lifecycle."""
     if nodeclaim.deleting or nodeclaim.instance_terminating or (node is not None and node.deleting):
-        yield _build_exclusion("Deleting", "it is being deleted")
+        yield _build_exclusion("Deleting", "it is being deleted", METHODS)
     if busy:
-        yield _build_exclusion("InProgress", "it is part of a disruption in progress")
+        yield _build_exclusion("InProgress", "it is part of a disruption in progress", METHODS)
     if node is None:
         missing = "its Node is missing" if nodeclaim.registered else "it has no Node yet"
-        yield _build_exclusion("NoNode", missing)
+        yield _build_exclusion("NoNode", missing, METHODS)
     elif not nodeclaim.initialized:
         yield _build_exclusion("NotInitialized", "its node is not initialized yet")
 
@@ -42,12 +44,14 @@ def lifecycle_exclusions(nodeclaim: NodeClaimFact, node: NodeFact | None, *, bus
 def nomination_exclusions(
     nodeclaim: NodeClaimFact, node: NodeFact | None, nominated: frozenset[str], expected_names: Sequence[str]
 ) -> Iterator[Ineligibility]:
-    """Blockers that follow from pods expected on the node."""
+    """Blockers that follow from pods expected on the node. Repair of a node that never initialized ignores them
+    (reference 1.15, section 3.3)."""
+    methods = METHODS if nodeclaim.initialized else _VOLUNTARY_METHODS
     if nodeclaim.name in nominated or (node is not None and node.name in nominated):
-        yield _build_exclusion("Nominated", "pending pods are nominated to it")
+        yield _build_exclusion("Nominated", "pending pods are nominated to it", methods)
     elif expected_names:
         more = f" and {len(expected_names) - 1} more" if len(expected_names) > 1 else ""
-        yield _build_exclusion("Nominated", f"pod {expected_names[0]}{more} is expected on it")
+        yield _build_exclusion("Nominated", f"pod {expected_names[0]}{more} is expected on it", methods)
 
 
 def nodepool_exclusions(
@@ -55,12 +59,13 @@ def nodepool_exclusions(
 ) -> Iterator[Ineligibility]:
     """Blockers that follow from its NodePool: missing, static (drift is possible), or without a valid template."""
     if pool is None:
-        yield _build_exclusion("NoPool", f"NodePool {nodeclaim.pool} not found: {INELIGIBILITIES['NoPool'].remedy}")
+        message = f"NodePool {nodeclaim.pool} not found: {INELIGIBILITIES['NoPool'].remedy}"
+        yield _build_exclusion("NoPool", message, METHODS)
         return
     if pool.static:
         yield _build_exclusion("StaticPool", f"NodePool {pool.name} is static", _CONSOLIDATION_METHODS)
     if isinstance(template, RejectionReason) or template is None:
-        yield _build_exclusion("PoolClosed", f"NodePool {pool.name}: {template or 'it can launch no node'}")
+        yield _build_exclusion("PoolClosed", f"NodePool {pool.name}: {template or 'it can launch no node'}", METHODS)
 
 
 def age_exclusions(nodeclaim: NodeClaimFact, youngest: timedelta | None, now: datetime) -> Iterator[Ineligibility]:
@@ -111,7 +116,7 @@ def node_exclusions(node: NodeFact | None) -> Iterator[Ineligibility]:
     """Lifecycle conditions of another controller, and the annotation do-not-disrupt on the Node. As in Karpenter, only
     `true` has an effect."""
     if node and node.maintained_by_others:
-        yield _build_exclusion("NodeMaintenance", node.maintained_by_others)
+        yield _build_exclusion("NodeMaintenance", node.maintained_by_others, METHODS)
     if node and node.annotations.get(DO_NOT_DISRUPT) == "true":
         yield _build_exclusion("NodeDoNotDisrupt", f"the Node has the annotation {DO_NOT_DISRUPT}: true")
 
@@ -120,10 +125,11 @@ def pod_exclusions(
     nodeclaim: NodeClaimFact, bound: Iterable[PodFact], budgets: PodDisruptionBudgets, storage: Storage, now: datetime
 ) -> Iterator[Ineligibility]:
     """Pods that may not be evicted, and pods that Tenure cannot plan. The former do not block drift of a NodeClaim with
-    a terminationGracePeriod, after which they are deleted (reference 3.15)."""
-    methods: tuple[Method, ...] = (
-        _GRACEFUL_METHODS if nodeclaim.termination_grace_period else (*_GRACEFUL_METHODS, "Drifted")
-    )
+    a terminationGracePeriod, after which they are deleted (reference 3.15), nor repair with a bound of its own."""
+    methods = _GRACEFUL_METHODS
+    if not nodeclaim.termination_grace_period:
+        is_bounded = nodeclaim.repair_due is not None and nodeclaim.repair_due.grace is not None
+        methods = (*methods, "Drifted") if is_bounded else (*methods, "Drifted", "Unhealthy")
     for pod in sorted(bound, key=lambda one: (one.namespace, one.name)):
         is_running = not (pod.deleting or pod.is_finished)
         unplannable = pod.unplannable or find_unknown_volume_field(pod, storage)
@@ -178,7 +184,7 @@ _REQUIRED_LABELS: Final[tuple[tuple[str, Cause], ...]] = ((CAPACITY_TYPE, "NoCap
 def _build_exclusion(
     cause: Cause,
     message: str,
-    methods: tuple[Method, ...] = (*_CONSOLIDATION_METHODS, "Drifted"),
+    methods: tuple[Method, ...] = _VOLUNTARY_METHODS,
     until: datetime | None = None,
 ) -> Ineligibility:
     return Ineligibility(cause=cause, message=message, methods=methods, until=until)

@@ -1,19 +1,20 @@
-"""Replacement of drifted nodes of static NodePools (reference 1.15, sections 4 and 5.1).
+"""Replacement of unhealthy and drifted nodes of static NodePools (reference 1.15, sections 4 and 5.1).
 
 The replacement has the NodePool's template, without a simulation: pods do not decide on the size of the pool. It needs
-a free node under `limits.nodes`, and capacity that can be launched. Otherwise, the gate TerminateFirstDrift allows to
-delete the drifted node first. The NodePool then launches the missing node. A node under the limit that becomes free
-when a terminating node is gone is waited for.
+a free node under `limits.nodes`, and capacity that can be launched. Otherwise, the gate TerminateFirstDrift or
+TerminateFirstRepair allows to delete the node first. The NodePool then launches the missing node. A node under the
+limit that becomes free when a terminating node is gone is waited for.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
+from typing import Final
 
 from tenure.apis.feature_gates import FeatureGate
 from tenure.apis.labels import CAPACITY_RESERVATION_ID
 from tenure.apis.resources import NODES
-from tenure.model.disruption.decision import Command, TerminateFirstReason
+from tenure.model.disruption.decision import Command, Method, TerminateFirstReason
 from tenure.model.facts import NodeClaimFact, NodePoolFact
 from tenure.scheduling.disruption.candidates import Candidate
 from tenure.scheduling.disruption.replacement import Replacement
@@ -21,7 +22,10 @@ from tenure.scheduling.nodeclaim_template import plan_static_nodeclaim
 from tenure.scheduling.nodepool_template import NodePoolTemplate, RejectionReason, ReservationTracker
 from tenure.scheduling.snapshot import ClusterFacts
 
-_GATE_OFF = f"the gate {FeatureGate.TERMINATE_FIRST_DRIFT}, which deletes the node first, is off"
+_GATES: Final[Mapping[Method, FeatureGate]] = {
+    "Drifted": FeatureGate.TERMINATE_FIRST_DRIFT,
+    "Unhealthy": FeatureGate.TERMINATE_FIRST_REPAIR,
+}
 
 
 @dataclass(slots=True)
@@ -32,7 +36,6 @@ class StaticReplacements:
     templates: Mapping[str, NodePoolTemplate | RejectionReason]
     reservation_tracker: ReservationTracker
     under_way: InitVar[Sequence[Command]]
-    terminate_first: bool
     _by_pool: dict[str, list[NodeClaimFact]] = field(init=False)
     """All NodeClaims, also those that are being deleted."""
     _planned: Counter[str] = field(init=False)
@@ -47,7 +50,9 @@ class StaticReplacements:
         self._planned = Counter(one.pool for command in under_way if not command.claims for one in command.replacements)
         self._replaced = {one.claim_uid for command in under_way for one in command.candidates}
 
-    def find(self, one: Candidate, pool: NodePoolFact) -> Replacement | RejectionReason:
+    def find(
+        self, one: Candidate, pool: NodePoolFact, method: Method, *, terminate_first: bool
+    ) -> Replacement | RejectionReason:
         """One NodeClaim, or none if the node must be deleted first. Does not reserve the node under the limit."""
         template = self.templates[pool.name]
         if isinstance(template, RejectionReason):
@@ -61,14 +66,16 @@ class StaticReplacements:
             why = f"NodePool {pool.name} launches only into capacity reservations, and they are full: {names}"
             if one.nodeclaim.labels.get(CAPACITY_RESERVATION_ID) not in reservations:
                 return RejectionReason(f"{why}; the node uses none of them")
-            return self._delete_first("no-reserved-capacity", pool.name, why)
+            return self._delete_first("no-reserved-capacity", one, why, method, allowed=terminate_first)
         limit, used = pool.limits.get(NODES), self._count_nodes(pool)
         if limit is not None and used >= limit:
             why = f"limits.nodes={limit} of NodePool {pool.name} allows no further node: it has {used}"
             if limit > remaining:
                 return RejectionReason(f"{why}, of which some are terminating or being replaced")
-            return self._delete_first("static-at-limit", pool.name, why)
-        why = f"replaces drifted node {one.node_name}: one of spec.replicas={pool.replicas}, regardless of pods"
+            return self._delete_first("static-at-limit", one, why, method, allowed=terminate_first)
+        why = (
+            f"replaces {method.lower()} node {one.node_name}: one of spec.replicas={pool.replicas}, regardless of pods"
+        )
         return Replacement((plan_static_nodeclaim(pool, why),), {}, one.price, one.price)
 
     def apply_command(self, one: Candidate, replacement: Replacement) -> None:
@@ -84,16 +91,19 @@ class StaticReplacements:
             return False
         return reservation in self._full_reservations(template)
 
-    def find_starting(self, pool: str) -> str:
-        """A NodeClaim of the NodePool that is not initialized yet; empty if there is none. No node is deleted first
-        meanwhile, since the new nodes may fail."""
-        names = (one.name for one in self._existing(pool) if not one.initialized)
+    def find_starting(self, candidate: Candidate) -> str:
+        """Another NodeClaim of the NodePool that is not initialized yet; empty if there is none. No node is deleted
+        first meanwhile, since the new nodes may fail."""
+        nodeclaim = candidate.nodeclaim
+        names = (one.name for one in self._existing(nodeclaim.pool) if not one.initialized and one.uid != nodeclaim.uid)
         return min(names, default="")
 
-    def _delete_first(self, reason: TerminateFirstReason, pool: str, why: str) -> Replacement | RejectionReason:
-        if not self.terminate_first:
-            return RejectionReason(f"{why}; {_GATE_OFF}")
-        if starting := self.find_starting(pool):
+    def _delete_first(
+        self, reason: TerminateFirstReason, one: Candidate, why: str, method: Method, *, allowed: bool
+    ) -> Replacement | RejectionReason:
+        if not allowed:
+            return RejectionReason(f"{why}; the gate {_GATES[method]}, which deletes the node first, is off")
+        if starting := self.find_starting(one):
             return RejectionReason(f"{why}; and NodeClaim {starting} is not initialized yet")
         return Replacement((), {}, 0.0, 0.0, reason)
 

@@ -52,7 +52,7 @@ async def test_flapping_node_is_replaced_by_accumulated_unhealthy_time(own_produ
             await wait_until(partial(scope.assert_node_ready_status, node, ready="False"))
             await wait_until(partial(scope.assert_node_ready_status, node, ready="True"))
             await scope.assert_nodeclaims_exist([name])
-        await scope.inject_node_fault(NotReady(for_seconds=43), node=node)
+        await scope.inject_node_fault(NotReady(for_seconds=180), node=node)
         await wait_until(partial(scope.assert_event, name, "Unhealthy", "Ready=False"))
         await wait_until(partial(scope.assert_nodeclaims_deleted, [name]))
 

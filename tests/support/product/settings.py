@@ -9,7 +9,7 @@ DEADLINES = {
     "NOT_READY_GRACE": f"{GRACE}s",
 }
 """Phase deadlines that a scenario can wait for, long enough to start the nodes of several scenarios at once."""
-GATES = "StaticCapacity=true,NodeOverlay=true,TerminateFirstDrift=true"
+GATES = "StaticCapacity=true,NodeOverlay=true,TerminateFirstDrift=true,NodeRepair=true,TerminateFirstRepair=true"
 HOOKS = {"HOOK_LOCAL_ADDRESSES": "true"}
 """For hook services that tests run on this machine."""
 SHARED = {**DEADLINES, **HOOKS, "INTERRUPTION_QUEUE": "demo", "FEATURE_GATES": GATES}

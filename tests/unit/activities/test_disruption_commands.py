@@ -1,13 +1,25 @@
 """Steps of a command: taint all nodes or none, delete them after a final check, and roll back after a failure."""
 
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from tenure.apis.labels import DISRUPTION_REASON, DO_NOT_DISRUPT, REPLACES
+from tenure.apis.labels import (
+    DISRUPTION_REASON,
+    DO_NOT_DISRUPT,
+    DO_NOT_REPAIR,
+    NODECLAIM_TERMINATION_TIMESTAMP,
+    NODEPOOL,
+    REPAIR_DUE,
+    REPLACES,
+)
+from tenure.clock import utc_now
 from tenure.model.disruption.commands import CommandRequest, CommandResult
 from tenure.model.disruption.decision import CommandCandidate
 from tenure.model.errors import TryLater
+from tenure.model.node_health import RepairDue
+from tests.support.fakes.kubernetes import node_conditions
 from tests.unit.activities.builders import FakeCluster, run_activity
 
 COMMAND = "demo/disruption/1"
@@ -256,3 +268,71 @@ async def test_rollback_keeps_replacement_of_deleting_node(two_nodes: FakeCluste
 async def test_rollback_before_begin_changes_nothing(two_nodes: FakeCluster) -> None:
     await roll_back_command(two_nodes, "a", "b")
     assert are_in_service(two_nodes, "a", "b") and two_nodes.events.published == []
+
+
+def make_unhealthy(cluster: FakeCluster, *, grace: timedelta | None = timedelta(minutes=10), **node: Any) -> None:
+    """Node a is unhealthy, and its repair is due. Four other nodes of the NodePool are healthy."""
+    due = RepairDue(
+        condition="KernelReady=False",
+        order_at=utc_now(),
+        grace=grace,
+        conditions=(("KernelReady", "False"),),
+        max_unhealthy="20%",
+    )
+    pool = {NODEPOOL: "default"}
+    cluster.add_running_node("a", spec={"annotations": {REPAIR_DUE: due.format()}}, **{"labels": pool, **node})
+    cluster.nodes.update_node("node-a", conditions=node_conditions(Ready="True", KernelReady="False"))
+    for number in range(4):
+        cluster.nodes.join(f"other-{number}", f"aws:///us-west-2a/i-{number + 1}", labels=pool)
+
+
+@pytest.mark.parametrize("own", [None, "1m"])
+async def test_repair_bounds_the_drain_from_the_deletion_on(cluster: FakeCluster, own: str | None) -> None:
+    make_unhealthy(cluster, annotations={DO_NOT_DISRUPT: "true"})
+    cluster.pods.add("node-a", "db", protected=True)
+    if own:
+        cluster.claims.found["a"]["spec"]["terminationGracePeriod"] = own
+    began = utc_now()
+    assert (await begin_command(cluster, "a", reason="Unhealthy")).outcome == "done"
+    annotations = cluster.claims.found["a"]["metadata"]["annotations"]
+    assert NODECLAIM_TERMINATION_TIMESTAMP not in annotations
+    assert (await finish_command(cluster, "a", reason="Unhealthy")).outcome == "done"
+    bound = datetime.fromisoformat(annotations[NODECLAIM_TERMINATION_TIMESTAMP]) - began
+    expected = timedelta(minutes=1 if own else 10)
+    assert is_deleting(cluster, "a") and expected - timedelta(seconds=5) < bound < expected + timedelta(seconds=60)
+
+
+@pytest.mark.parametrize(
+    ("case", "why"),
+    [
+        ("recovered", "Node node-a is healthy"),
+        ("withdrawn", "Node node-a is healthy"),
+        ("do-not-repair", "karpenter.sh/do-not-repair"),
+        ("pod", "default/db"),
+    ],
+)
+async def test_repair_reads_live_state_before_every_step(cluster: FakeCluster, case: str, why: str) -> None:
+    make_unhealthy(cluster, grace=None)
+    match case:
+        case "recovered":
+            cluster.nodes.update_node("node-a", conditions=node_conditions(Ready="True", KernelReady="True"))
+        case "withdrawn":
+            del cluster.claims.found["a"]["metadata"]["annotations"][REPAIR_DUE]
+        case "do-not-repair":
+            cluster.nodes.update_node("node-a", annotations={DO_NOT_REPAIR: "true"})
+        case _:
+            cluster.pods.add("node-a", "db", protected=True)
+    for step in (begin_command, finish_command):
+        result = await step(cluster, "a", reason="Unhealthy")
+        assert result.outcome == "held" and why in result.why
+    assert are_in_service(cluster, "a") and not is_deleting(cluster, "a")
+
+
+async def test_too_many_unhealthy_nodes_hold_the_command_before_a_taint(cluster: FakeCluster) -> None:
+    make_unhealthy(cluster)
+    cluster.nodes.update_node("other-1", conditions=node_conditions(Ready="True", KernelReady="False"))
+    result = await begin_command(cluster, "a", reason="Unhealthy")
+    assert result.outcome == "held" and "2 of 5 nodes of NodePool default are unhealthy" in result.why
+    assert are_in_service(cluster, "a")
+    assert "NodeRepairBlocked" in cluster.events.reasons_for("node-a")
+    assert "NodeRepairBlocked" in cluster.events.reasons_for("a")

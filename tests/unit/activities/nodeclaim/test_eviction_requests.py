@@ -16,8 +16,8 @@ from tests.unit.activities.nodeclaim.test_drain import AT_ONCE, delete_nodeclaim
 NOW = datetime.now(UTC)
 
 
-def progress(**fields: Any) -> EvictionProgress:
-    return EvictionProgress.model_validate({"created": NOW, "observed": True, **fields})
+def progress(*, age: timedelta = timedelta(0), **fields: Any) -> EvictionProgress:
+    return EvictionProgress.model_validate({"created": datetime.now(UTC) - age, "observed": True, **fields})
 
 
 def add_pods(cluster: FakeCluster) -> None:
@@ -50,16 +50,16 @@ async def test_responder_delays_only_its_pod_and_is_named(cluster: FakeCluster) 
 
 
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("observed", "cause"),
     [
-        (progress(observed=False), "no controller has observed its EvictionRequest yet"),
-        (progress(), "its EvictionRequest has no active responder"),
+        (False, "no controller has observed its EvictionRequest yet"),
+        (True, "its EvictionRequest has no active responder"),
     ],
 )
-async def test_drain_waits_for_the_controller(cluster: FakeCluster, found: EvictionProgress, words: str) -> None:
+async def test_drain_waits_for_the_controller(cluster: FakeCluster, observed: bool, cause: str) -> None:
     add_pods(cluster)
-    cluster.eviction_requests.progress = found
-    assert (await status_of(cluster)).blocker_summary == f"default/moved: {words}"
+    cluster.eviction_requests.progress = progress(observed=observed)
+    assert (await status_of(cluster)).blocker_summary == f"default/moved: {cause}"
     assert cluster.pods.evicted == ["web"]
 
 
@@ -69,7 +69,7 @@ async def test_drain_waits_for_the_controller(cluster: FakeCluster, found: Evict
         None,
         progress(failed="NoFurtherResponder"),
         progress(failed="EvictionInvalid", observed=False),
-        progress(observed=False, created=NOW - timedelta(minutes=1)),
+        progress(observed=False, age=timedelta(minutes=1)),
     ],
     ids=["not served", "failed", "invalid", "without a controller"],
 )

@@ -63,6 +63,15 @@ def test_strictest_budget_counts_minus_consuming_nodes(
     assert allowed(budgets, nodes) == left
 
 
+def test_notready_nodes_use_the_budget_of_every_reason_but_repair() -> None:
+    nodes = NodePoolCount(existing=("a", "b", "c", "d"), consuming=("a", "b", "c"), unavailable=("a", "b"))
+    budgets = [Budget.model_validate({"nodes": "2"})]
+    repair = decide_allowed_disruptions(budgets, nodes, reason="Unhealthy", now=datetime(2026, 6, 1, tzinfo=UTC))
+    assert (repair.allowed, repair.allowed_unavailable) == (1, 1)
+    assert repair.why == "budget 2 of 4 nodes allows 2, 1 in use (terminating)"
+    assert allowed([{"nodes": "2"}], nodes) == 0
+
+
 @pytest.mark.parametrize(
     ("budgets", "reason", "left"),
     [

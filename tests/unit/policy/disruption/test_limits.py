@@ -67,6 +67,7 @@ def test_budgets_are_decided_per_nodepool_and_reason() -> None:
         "Empty": 0,
         "Drifted": 2,
         "Underutilized": 4,
+        "Unhealthy": 4,
     }
 
 
@@ -250,6 +251,7 @@ def test_unreadable_rules_block_the_disruptions_they_may_limit() -> None:
     assert {method: one.allowed for method, one in found.pools["b"].items()} == {
         "Empty": 20,
         "Drifted": 0,
+        "Unhealthy": 20,
         "Underutilized": 20,
     }
     assert found.pools["c"]["Drifted"].allowed == 20

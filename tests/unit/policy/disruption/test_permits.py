@@ -78,6 +78,17 @@ def test_longest_waiting_requests_are_granted_first() -> None:
     assert found.why[request_key(permit_request("a"))] == "NodePool gpu: said, 2 permits granted"
 
 
+def test_repair_of_a_node_that_never_initialized_needs_no_budget_and_no_minimum_age() -> None:
+    nothing = allowed_disruptions(0, "a", "b", minimum_node_age=timedelta(days=1))
+    starting = nothing.candidates["a"].model_copy(update={"initialized": False})
+    nothing = nothing.model_copy(update={"candidates": {**nothing.candidates, "a": starting}})
+    requests = [permit_request("a", reason="Unhealthy"), permit_request("b", reason="Unhealthy")]
+    assert names(decide(requests, nothing).granted) == ["a"]
+    assert names(decide([permit_request("a")], nothing).granted) == []
+    young = allowed_disruptions(1, "b", minimum_node_age=timedelta(days=1))
+    assert names(decide([permit_request("b", reason="Unhealthy")], young).granted) == ["b"]
+
+
 def test_granted_permit_consumes_the_budget_until_its_node_does() -> None:
     requests = [permit_request("a")]
     assert names(decide(requests, allowed_disruptions(1, "a", "b"), permit("b")).granted) == []

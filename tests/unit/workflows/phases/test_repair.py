@@ -5,6 +5,7 @@ from typing import Any
 
 from tenure.apis import labels
 from tenure.model.errors import Forbidden
+from tenure.model.node_health import RepairDue
 from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.kubernetes import node_conditions
 from tests.support.fakes.worker import WorkerHarness
@@ -210,3 +211,32 @@ async def test_unhealthy_time_survives_continue_as_new(fake: WorkerHarness) -> N
         await fake.sleep(seconds=1)
     await wait_until(lambda: has_continued_as_new(fake.client, handle))
     assert (await query_state(latest_run(fake.client, handle))).health.intervals[0].since == since
+
+
+async def test_voluntary_repair_requests_a_replacement_and_withdraws_the_request(fake: WorkerHarness) -> None:
+    """A disruption command deletes the NodeClaim; the node's workflow only requests it."""
+    handle = await ready_nodeclaim(fake)
+    await make_unhealthy(fake, handle, repair_mode="replace")
+    await wait_until_skipping_time(
+        fake, lambda: is_blocked_by(handle, "unhealthy, KernelReady=False: waits for its replacement"), minutes=1
+    )
+    annotations = fake.claims.found["a"]["metadata"]["annotations"]
+    due = RepairDue.parse(annotations[labels.REPAIR_DUE])
+    assert due and due.condition == "KernelReady=False" and due.grace == timedelta(minutes=10)
+    await fake.sleep(hours=3)
+    assert (await query_state(handle)).phase is Phase.READY and await count_scheduled(handle, "repair_node") == 1
+    await make_healthy(fake, handle)
+    await wait_until(lambda: annotations[labels.REPAIR_DUE] == "")
+    assert (await query_state(handle)).health.requested is None
+    assert await count_scheduled(handle, "repair_node") == 2
+
+
+async def test_do_not_repair_withdraws_the_request(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
+    since = await fake.now() - timedelta(hours=1)
+    await make_unhealthy(fake, handle, repair_mode="replace", since=since)
+    annotations = fake.claims.found["a"]["metadata"]["annotations"]
+    await wait_until(lambda: labels.REPAIR_DUE in annotations)
+    await make_unhealthy(fake, handle, repair_mode="replace", since=since, do_not_repair=True)
+    await wait_until(lambda: annotations[labels.REPAIR_DUE] == "")
+    await wait_until(lambda: is_blocked_by(handle, "karpenter.sh/do-not-repair"))
