@@ -150,7 +150,7 @@ def follow_readme(running_demo: RunningDemo) -> None:
     assert "scaled to 10 replicas" in running_demo.run_cli("sandbox", "scale", "inflate", "10")
     one = running_demo.wait_until_ready(paused=False)
     claim, node = one["nodeClaim"], one["node"]
-    assert node in row_of(claim, running_demo.run_cli("get"))
+    assert node in row_of(claim, running_demo.run_cli("get", "-o", "wide"))
     explanation = running_demo.run_cli("why", node)
     assert claim in explanation and "Ready" in explanation
     paused = running_demo.run_cli("pause", "--node", node, "--for", "30m", "--reason", "trying it out")
@@ -164,7 +164,8 @@ def follow_readme(running_demo: RunningDemo) -> None:
     assert "paused" not in row_of(claim, running_demo.run_cli("get"))
 
 
-def row_of(claim: str, table: str) -> str:
-    found = [line for line in table.splitlines() if line.split()[:1] == [claim]]
+def row_of(name: str, table: str) -> str:
+    """The row whose first column is `name`. At least two spaces separate columns."""
+    found = [line for line in table.splitlines() if line.partition("  ")[0] == name]
     assert len(found) == 1, table
     return found[0]
