@@ -42,8 +42,8 @@ def _print_completions(shell: str) -> int:
         values = "\n".join(f'"{_escape(value)}":"{_escape(text)}"' if text else f'"{value}"' for value, text in found)
         print(f"_arguments '*: :(({values}))'" if found else "_files")
     else:
-        separator = "\t" if shell == "complete_fish" else None
-        print("\n".join(f"{value}{separator}{text}" if separator and text else value for value, text in found))
+        has_help = shell == "complete_fish"
+        print("\n".join(f"{value}\t{text}" if has_help and text else value for value, text in found))
     return 0
 
 
@@ -113,10 +113,8 @@ def _connection_options(line: Sequence[str]) -> dict[str, str]:
 
 def cache_path(cluster: str) -> Path:
     """The file of `tenure names`."""
-    folder = os.environ.get("XDG_CACHE_HOME")
-    return (
-        (Path(folder) if folder else Path.home() / ".cache") / "tenure" / "names" / f"{cluster.replace('/', '_')}.json"
-    )
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    return folder / "tenure" / "names" / f"{cluster.replace('/', '_')}.json"
 
 
 def write_names(cluster: str, names: Mapping[str, Sequence[str]]) -> None:

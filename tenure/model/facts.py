@@ -235,8 +235,8 @@ class NodeFact(Value):
 
     @property
     def maintained_by_others(self) -> str:
-        """Why another controller has the node in hand, such as a drain or maintenance; empty if none has. Planned
-        maintenance has not begun."""
+        """The lifecycle conditions by which another controller drains or maintains the node; empty without one.
+        Planned maintenance does not count."""
         active = [one for one in self.maintenance if one != MAINTENANCE_PLANNED]
         return f"another controller has set the condition {', '.join(active)}" if active else ""
 

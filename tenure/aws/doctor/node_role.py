@@ -12,6 +12,7 @@ from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodepool import NodePool
 from tenure.aws.client.client import AwsClients
+from tenure.aws.doctor.queue import as_list
 from tenure.model.errors import Fault, Finding, Forbidden, NotFound, Subject
 
 AREA: Final = "nodes"
@@ -80,16 +81,12 @@ def _check_trust(at: Subject, role: Mapping[str, Any]) -> list[Finding]:
         service
         for one in (statements if isinstance(statements, list) else [statements])
         if one.get("Effect") == "Allow"
-        for service in _as_list((one.get("Principal") or {}).get("Service"))
+        for service in as_list((one.get("Principal") or {}).get("Service", []))
     }
     if services & set(_EC2):
         return []
     message = "EC2 cannot assume it, so instances have no credentials"
     return [at.problem(message, f"allow {_EC2[0]} to sts:AssumeRole in the role's trust policy")]
-
-
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 async def _check_policies(clients: AwsClients, at: Subject, role: str) -> list[Finding]:

@@ -1,8 +1,8 @@
 """Validates `spec.kubelet` by its schema, by Karpenter's rules (reference 1.3) and by image family.
 
-The schema is that of KubeletConfiguration v1beta1 of Kubernetes 1.37. The API server accepts any key
-of `spec.kubelet`, and nodes silently ignore unknown fields. `title` is the expected form of a value.
-Expressions are only text here; `cel_expression.py` compiles them.
+The schema is that of KubeletConfiguration v1beta1 of Kubernetes 1.37. The API server accepts any key of `spec.kubelet`,
+and nodes silently ignore unknown fields. `title` is the expected form of a value. Expressions are only text here;
+`cel_expression.py` compiles them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -152,8 +152,9 @@ def find_changes(
 ) -> Iterator[NodeClaimSummary]:
     """New and changed nodes, then the deleted ones."""
     yield from (one for one in after if before.get(one.name) != one)
-    left = {one.name for one in after}
-    yield from (replace(one, phase=_DELETED, deadline=None) for one in before.values() if one.name not in left)
+    remaining = {one.name for one in after}
+    deleted = (one for one in before.values() if one.name not in remaining)
+    yield from (replace(one, phase=_DELETED, deadline=None) for one in deleted)
 
 
 def build_condition(pool: str, phase: str, *, overdue: bool) -> str:

@@ -18,8 +18,7 @@ _STEP: Final = "capacity event"
 
 
 class CapacityEvents:
-    """Run `run` in a task. The NodeClaim may be deleted at once, so that its pods are read when
-    the change arrives."""
+    """Run `run` in a task. Pods are read when the change arrives, since the NodeClaim may be deleted soon."""
 
     def __init__(self, cache: ClusterCache, nominations: Nominations, events: Events) -> None:
         self._cache, self._nominations, self._events = cache, nominations, events

@@ -143,12 +143,10 @@ def terminates_soon(blocker: EvictionBlocker, now: datetime) -> bool:
     return now < ends_at + TERMINATION_DELAY and ends_at - now <= MAX_TERMINATION
 
 
-def is_request_pending(progress: EvictionProgress | None, now: datetime) -> bool:
-    """Whether the drain leaves the pod to its responders. Otherwise it uses the Eviction API: the request is not
-    served, has failed, or no controller has observed it in time."""
-    if progress is None or progress.failed:
-        return False
-    return progress.observed or now < progress.created + OBSERVED_WITHIN
+def is_request_pending(progress: EvictionProgress, now: datetime) -> bool:
+    """Whether the drain leaves the pod to its responders. Otherwise it uses the Eviction API: the request has failed,
+    or no controller has observed it in time."""
+    return not progress.failed and (progress.observed or now < progress.created + OBSERVED_WITHIN)
 
 
 def next_change_at(

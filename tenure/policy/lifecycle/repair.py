@@ -32,7 +32,7 @@ DRAIN_FOR: Final = timedelta(minutes=30)
 MAX_UNHEALTHY: Final = "20%"
 VOLUNTARY_REBOOT_FOR: Final = timedelta(minutes=20)
 """Unless the mode is `legacy` (reference 1.15, section 3.7)."""
-REBOOT_MEMORY: Final = timedelta(days=1)
+REBOOT_WINDOW: Final = timedelta(days=1)
 """FORGET_AFTER for the two reboots of repair without `steps`."""
 FORGET_AFTER: Final = timedelta(hours=1)
 """A node that was healthy for this long (or the rules' `within`, if longer) is repaired from the first step again."""
@@ -207,7 +207,7 @@ def is_unhealthy(node: NodeFact, counting: Collection[tuple[str, str]]) -> bool:
 
 
 def _default_steps(mode: RepairMode, action: RepairStep | None) -> tuple[RepairStep, ...]:
-    """At most two reboots within REBOOT_MEMORY (reference 1.15, section 3.7)."""
+    """At most two reboots within REBOOT_WINDOW (reference 1.15, section 3.7)."""
     return ("reboot", "reboot", "replace") if mode != "legacy" and action == "reboot" else ("replace",)
 
 
@@ -262,7 +262,7 @@ def _has_rebooted(state: NodeClaimState) -> bool:
 
 
 def _is_forgotten(health: Health, rules: RepairRules, began: datetime) -> bool:
-    default = FORGET_AFTER if health.mode == "legacy" or rules.steps else REBOOT_MEMORY
+    default = FORGET_AFTER if health.mode == "legacy" or rules.steps else REBOOT_WINDOW
     memory = max(default, _memory_window(rules) or default)
     return health.recovered_at is not None and began - health.recovered_at >= memory
 

@@ -1,13 +1,13 @@
 """One pass of voluntary disruption: a verdict for every NodeClaim, and commands that are valid together.
 
 Karpenter's methods in Karpenter's order (reference 4.1; 1.15, section 3.1): repair, empty nodes, drift, several
-underutilized nodes, single ones.
-Karpenter ends a pass with the first command. Here each command is applied, and the search continues.
+underutilized nodes, single ones. Karpenter ends a pass with the first command. Here each command is applied, and the
+search continues.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Literal
 
 from tenure.model.disruption.decision import Command, CommandKind, Decision, DisruptionRequest, Method, NodeVerdict
 from tenure.model.facts import PodFact
@@ -16,17 +16,17 @@ from tenure.model.plan import Plan
 from tenure.scheduling.disruption.budget_usage import BudgetTracker
 from tenure.scheduling.disruption.candidates import Candidate, CandidateEvaluator, is_repair_due
 from tenure.scheduling.disruption.cluster_snapshot import ClusterSnapshot
-from tenure.scheduling.disruption.commands import apply_in_flight_command, build_command
+from tenure.scheduling.disruption.commands import COMMAND_KINDS, apply_in_flight_command, build_command
 from tenure.scheduling.disruption.consolidation import (
     Consolidation,
     add_rejection,
     compute_pool_totals,
     price_per_disruption_order,
 )
-from tenure.scheduling.disruption.drift import ReplacementPass
 from tenure.scheduling.disruption.eligibility import is_within_consolidate_after
 from tenure.scheduling.disruption.replacement import Replacement
-from tenure.scheduling.disruption.static_drift import StaticReplacements
+from tenure.scheduling.disruption.replacement_pass import ReplacementPass
+from tenure.scheduling.disruption.static_replacements import StaticReplacements
 from tenure.scheduling.nodepool_template import NodePoolTemplate, RejectionReason, ReservationTracker
 from tenure.scheduling.packing.planning_pass import PassInputs, PassSettings
 from tenure.scheduling.packing.pod_requirements import PodShape
@@ -214,12 +214,9 @@ class _DisruptionPass:
         return one.verdict.model_copy(update={"rejected": tuple(rejections)}) if rejections else one.verdict
 
 
-_KINDS: Final[Mapping[Method, CommandKind]] = {"Unhealthy": "repair", "Drifted": "drift", "Empty": "empty"}
-
-
 def _command_kind(reason: Method, removals: Sequence[Candidate]) -> CommandKind:
     if reason != "Underutilized":
-        return _KINDS[reason]
+        return COMMAND_KINDS[reason]
     return "single" if len(removals) == 1 else "multi"
 
 

@@ -9,13 +9,13 @@ from moto.eks.models import eks_backends
 
 from tenure.sandbox.aws.fake_aws import FakeAws
 from tenure.sandbox.aws.http.request import AwsCall
+from tenure.sandbox.aws.services.eks import CREATED_AT
 from tenure.sandbox.aws.settings import SimSettings
 from tenure.sandbox.aws.wire.responses import AwsError, Response, json_response
 
 NODE_GROUPS: Final = ("system:nodes",)
 _GROUPS: Final = {"EC2_LINUX": NODE_GROUPS, "EC2_WINDOWS": (*NODE_GROUPS, "eks:kube-proxy-windows")}
 """By type of the entry. EKS sets them, and the user's name, for types of nodes."""
-_CREATED_AT: Final = 1735689600.0
 
 
 def create(fake_aws: FakeAws, call: AwsCall) -> Response:
@@ -62,8 +62,8 @@ def build_entry(settings: SimSettings, cluster: str, principal: str, kind: str) 
         "type": kind,
         "kubernetesGroups": list(_GROUPS.get(kind, ())),
         "username": "system:node:{{EC2PrivateDNSName}}" if kind in _GROUPS else principal,
-        "createdAt": _CREATED_AT,
-        "modifiedAt": _CREATED_AT,
+        "createdAt": CREATED_AT,
+        "modifiedAt": CREATED_AT,
         "tags": {},
     }
 

@@ -12,6 +12,8 @@ from tenure.sandbox.aws.http.request import AwsCall
 from tenure.sandbox.aws.settings import SimSettings
 from tenure.sandbox.aws.wire.responses import AwsError, Response, json_response
 
+CREATED_AT = 1735689600.0
+"""Of the initial cluster and its access entries."""
 MAX_RESULTS = 100
 """The default of ListClusters, and its limit."""
 
@@ -49,7 +51,7 @@ def cluster_view(fake_aws: FakeAws) -> dict[str, Any]:
     return {
         "name": settings.cluster_name,
         "arn": settings.cluster_arn(),
-        "createdAt": 1735689600.0,
+        "createdAt": CREATED_AT,
         "version": settings.cluster_version,
         "platformVersion": "eks.12",
         "status": "ACTIVE",

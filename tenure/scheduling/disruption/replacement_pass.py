@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tenure.apis.labels import CAPACITY_RESERVATION_ID
-from tenure.model.disruption.decision import Command, CommandKind
+from tenure.model.disruption.decision import Command
 from tenure.scheduling.disruption.budget_usage import BudgetTracker
 from tenure.scheduling.disruption.candidates import Candidate, drift_order, repair_order
 from tenure.scheduling.disruption.cluster_snapshot import ClusterSnapshot
-from tenure.scheduling.disruption.commands import build_command
+from tenure.scheduling.disruption.commands import COMMAND_KINDS, build_command
 from tenure.scheduling.disruption.replacement import Replacement, get_worst_prices
 from tenure.scheduling.disruption.simulation import Simulation, simulate_removal
-from tenure.scheduling.disruption.static_drift import StaticReplacements
+from tenure.scheduling.disruption.static_replacements import StaticReplacements
 from tenure.scheduling.nodepool_template import RejectionReason
 
 _ANY_PRICE = float("inf")
@@ -57,8 +57,7 @@ class ReplacementPass:
                     self.rejected[one.nodeclaim.name] = replacement
                 else:
                     self.static.apply_command(one, replacement)
-                    kind: CommandKind = "drift" if self.method == "Drifted" else "repair"
-                    yield build_command(self.method, kind, (one,), replacement)
+                    yield build_command(self.method, COMMAND_KINDS[self.method], (one,), replacement)
 
     def _order(self, one: Candidate, first: Collection[str]) -> tuple[object, ...]:
         if self.method == "Unhealthy":
