@@ -197,7 +197,7 @@ SCHEDULER_SCHEDULING_DURATION = _histogram(
 NODES_UNUSED = _counter(
     "tenure_nodes_unused_total",
     "nodepool",
-    "nodes deleted after initialization without any pod that they were launched for",
+    "nodes deleted after initialization without any pod that a node was launched for",
 )
 SCHEDULER_UNSCHEDULABLE_PODS_COUNT = _gauge(
     "karpenter_scheduler_unschedulable_pods_count", "controller", "pods without a node in the last plan"

@@ -53,7 +53,7 @@ def find_failures(facts: Facts, *, retained: bool = False) -> list[str]:
     if facts.launched < facts.nodes:
         lines.append(f"instances: {facts.launched} launched for {facts.nodes} nodes")
     if facts.unused:
-        lines.append(f"nodes: {facts.unused} deleted without any pod that they were launched for")
+        lines.append(f"nodes: {facts.unused} deleted without any pod that a node was launched for")
     lines += [f"not deleted: {kind}: {', '.join(names)}" for kind, names in sorted(facts.remaining.items()) if names]
     lines += [f"failed: {line}" for line in facts.failed]
     if not retained and facts.worker_exit != 0:

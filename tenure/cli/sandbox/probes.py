@@ -159,7 +159,7 @@ async def read_metrics(port: int) -> str:
 
 
 def unused_nodes(exposition: str) -> dict[str, int]:
-    """By NodePool, the nodes that were deleted without any pod that they were launched for."""
+    """By NodePool, the nodes that were deleted without any pod that a node was launched for."""
     families = text_string_to_metric_families(exposition)
     samples = [sample for family in families for sample in family.samples if sample.name == NODES_UNUSED.name]
     return {sample.labels["nodepool"]: int(sample.value) for sample in samples if sample.value}

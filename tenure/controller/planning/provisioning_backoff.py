@@ -107,7 +107,7 @@ class BackoffTracker:
         self._blocked_pods: frozenset[str] = frozenset()
         """UIDs of the pods for which the last plan could not launch a node."""
         self._used: dict[str, set[str]] = {}
-        """By NodeClaim: the groups of its annotation that have had a pod there."""
+        """By NodeClaim: the groups that have had a pod there, of its annotation or of the first swapped pod."""
         self._deleted: dict[str, dict[str, datetime]] = {}
         """By group: the NodeClaims that were deleted while its pods were pending, and when they were initialized."""
         self._pending = PendingGroups()
@@ -120,8 +120,17 @@ class BackoffTracker:
     def _on_pod_bound(self, event: PodBound) -> None:
         pod = self._cache.pods[event.uid]
         claim = self._cache.nodeclaims.get(self._cache.nodeclaim_name_of(pod.node_name))
-        if claim is not None and (groups := launched_for(claim)):
-            self._used.setdefault(claim.name, set()).update(groups & {pod_group(pod)})
+        if claim is None or not (groups := launched_for(claim)):
+            return
+        if (group := pod_group(pod)) in groups or self._is_swapped(claim, pod, group):
+            self._used.setdefault(claim.name, set()).add(group)
+
+    def _is_swapped(self, claim: NodeClaimFact, pod: PodFact, group: str) -> bool:
+        """Whether the pod runs here in place of the pods that the node was launched for: another node was launched for
+        it. kube-scheduler does not follow plans. Only the first such pod of a new node is looked up."""
+        if pod.daemonset or pod.mirror or self._used.get(claim.name) or claim.created < self._began:
+            return False
+        return any(group in launched_for(one) for one in self._cache.nodeclaims.values())
 
     def _on_nodeclaim_deleted(self, event: NodeClaimDeleted) -> None:
         """Drop a NodeClaim. One that this process saw unused for its whole life still counts for its pending pods."""

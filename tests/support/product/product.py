@@ -294,7 +294,7 @@ class InstalledProduct:
             return (await response.text()).splitlines()
 
     async def assert_all_nodes_used(self) -> None:
-        """No node of a test without faults was deleted without any pod that it was launched for."""
+        """No node of a test without faults was deleted without any pod that a node was launched for."""
         found = {pool: count for pool, count in (await self.unused_nodes()).items() if pool in self.faultless_pools}
         assert not found, f"unused nodes by NodePool, whose name contains that of the test: {found}"
 

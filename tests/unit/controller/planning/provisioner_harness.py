@@ -23,6 +23,7 @@ from tenure.model.nodeclaim.state import Deadlines
 from tenure.model.plan import PlanOutcome, PlanRequest
 from tenure.scheduling.settings import PlanSettings
 from tests.support.controller.builders import CacheHarness, node_class, pod, pool, stamp
+from tests.support.controller.meter import RecordingMeter
 from tests.support.fakes.kubernetes import FakeEvents, FakeNodeClaims
 from tests.unit.scheduling.builders import COMMON
 
@@ -96,6 +97,7 @@ class ProvisionerHarness(CacheHarness):
             FakeOfferings(),
         )
         self.scheduler_messages = FakeSchedulerMessages()
+        self.meter: Any = RecordingMeter()
         self.not_ready_grace_periods: dict[str, timedelta] = {}
         """By NodePool; the default is five minutes."""
         self.interrupted_capacity = InterruptedCapacity(
@@ -130,6 +132,7 @@ class ProvisionerHarness(CacheHarness):
             not_ready_grace=timedelta(minutes=5),
             not_ready_grace_periods=lambda: self.not_ready_grace_periods,
             now=lambda: self.now,
+            meter=self.meter,
         )
 
     async def plan(self, plan_id: str = "plan-1", **more: Any) -> PlanOutcome:

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -78,6 +79,30 @@ async def test_interrupted_node_does_not_count_once_it_is_deleted(launches: Laun
     for _ in range(UNUSED_NODE_LIMIT):
         await launch_and_delete(launches, interrupted=True)
     assert len(await launches.plan()) == 1 and launches.outcome.backoffs == ()
+
+
+@pytest.mark.parametrize(("first", "second", "unused"), [("p0", "other", 0), ("other", "p0", 0), ("other", "", 1)])
+async def test_node_counts_as_unused_without_any_pod_that_a_node_was_launched_for(
+    launches: Launches, first: str, second: str, unused: int
+) -> None:
+    """kube-scheduler may exchange the pods of two nodes, and bind a DaemonSet's pod before them."""
+    other = {"ownerReferences": [{"kind": "ReplicaSet", "uid": "own", "controller": True}]}
+    (of_p0,) = await launches.plan()
+    launches.harness.apply_objects("pods", web("other", metadata=other))
+    (of_other,) = await launches.plan()
+    claims = [of_p0, of_other]
+    launches.advance(UNTIL_READY)
+    launches.initialize(claims)
+    daemon = {"ownerReferences": [{"kind": "DaemonSet", "uid": "agent", "controller": True}]}
+    for claim, bound in zip(claims, (first, second), strict=True):
+        launches.harness.apply_objects("pods", web(f"agent-{claim}", on=f"node-{claim}", metadata=daemon))
+        if bound:
+            metadata = other if bound == "other" else {}
+            launches.harness.apply_objects("pods", web(bound, on=f"node-{claim}", metadata=metadata))
+    for claim in claims:
+        launches.harness.delete_objects("nodeclaims", launches.harness.claims.found[claim])
+    counted = [one for one in launches.harness.meter.drain_records() if one[0] == "tenure_nodes_unused_total"]
+    assert sum(value for _, _, value in counted) == unused
 
 
 async def test_node_that_expects_another_pod_of_the_group_is_not_unused(launches: Launches) -> None:
