@@ -9,8 +9,6 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from temporalio.common import MetricMeter
-
 from activities.ports.core import Claims
 from tenure import metrics
 from tenure.apis import labels, resources
@@ -52,7 +50,7 @@ def group_ids(
     return groups
 
 
-def count_created(meter: MetricMeter, claim: NodeClaim, reason: str = "provisioned") -> None:
+def count_created(meter: metrics.Meter, claim: NodeClaim, reason: str = "provisioned") -> None:
     """`reason`: of the disruption that it replaces nodes for; the default is for pending pods and static capacity."""
     metrics.NODECLAIMS_CREATED.record(
         meter,

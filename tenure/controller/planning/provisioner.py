@@ -69,7 +69,7 @@ class Provisioner:
         now: Callable[[], datetime],
         scheduler_messages: SchedulerMessages,
         buffers: CapacityBuffers | None = None,
-        meter: MetricMeter = MetricMeter.noop,
+        meter: metrics.Meter = MetricMeter.noop,
         not_ready_grace_periods: Callable[[], Mapping[str, timedelta]] = dict,
         burst_ends_at: Callable[[datetime], datetime | None] = lambda now: None,
     ) -> None:

@@ -113,4 +113,13 @@ def _container_statuses(status: Json) -> Iterable[Json]:
 def explain_oversized(spec: Json, requests: Mapping[str, int]) -> str:
     if max(requests.values()) < MAX_AMOUNT:
         return ""
-    return f"{_oversized_request(spec)} is more than any instance type has"
+    return f"{_oversized_request(spec) or 'the sum of requests'} is more than any instance type has"
+
+
+def requests_on_node(requests: Mapping[str, int]) -> dict[str, int]:
+    """The requests of a bound pod, without amounts that no node has.
+
+    Such an amount overflows the 64 bits of kube-scheduler and the kubelet, for which it is then small: for example,
+    `cpu: 1e30` fits every node. Otherwise, the kubelet rejects the pod.
+    """
+    return {resource: amount for resource, amount in requests.items() if amount < MAX_AMOUNT}

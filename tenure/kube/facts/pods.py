@@ -11,7 +11,7 @@ from typing import Any, Final
 from tenure.apis import labels, resources
 from tenure.apis.durations import MAX_LENGTH, DurationError, parse_duration, quote
 from tenure.kube.facts.objects import condition_of, true_condition
-from tenure.kube.facts.pod_requests import explain_oversized, pod_requests
+from tenure.kube.facts.pod_requests import explain_oversized, pod_requests, requests_on_node
 from tenure.kube.facts.pod_topology import intern_string, node_selector_term, topology_terms
 from tenure.kube.facts.scheduling_fields import find_rejected_field, required_features
 from tenure.model.facts import DaemonSetFact, PodFact, Toleration
@@ -36,6 +36,7 @@ def pod_fact(pod: Json) -> PodFact:
     owners = metadata.get("ownerReferences") or ()
     owner = controller_owner(owners)
     requests = pod_requests(spec, status)
+    oversized = explain_oversized(spec, requests)
     scheduled = condition_of(status, "PodScheduled")
     is_unscheduled = scheduled.get("status") == "False"
     return PodFact.model_validate(
@@ -43,8 +44,8 @@ def pod_fact(pod: Json) -> PodFact:
             "uid": metadata["uid"],
             "namespace": intern_string(metadata["namespace"]),
             "name": metadata["name"],
-            "requests": requests,
-            "unplannable": find_rejected_field(spec, status, requests) or explain_oversized(spec, requests),
+            "requests": requests_on_node(requests) if oversized and spec.get("nodeName") else requests,
+            "unplannable": find_rejected_field(spec, status, requests) or oversized,
             "created": metadata["creationTimestamp"],
             "node_name": intern_string(spec.get("nodeName", "")),
             **_nomination_fields(status),

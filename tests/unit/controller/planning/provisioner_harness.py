@@ -97,7 +97,7 @@ class ProvisionerHarness(CacheHarness):
             FakeOfferings(),
         )
         self.scheduler_messages = FakeSchedulerMessages()
-        self.meter: Any = RecordingMeter()
+        self.meter = RecordingMeter()
         self.not_ready_grace_periods: dict[str, timedelta] = {}
         """By NodePool; the default is five minutes."""
         self.interrupted_capacity = InterruptedCapacity(

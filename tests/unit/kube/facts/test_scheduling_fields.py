@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenure.apis.quantity import MAX_AMOUNT
 from tenure.kube.facts.pods import daemonset_fact, pod_fact, virtual_pod_fact
 from tenure.kube.facts.scheduling_fields import STRUCTS, find_rejected_field
 from tenure.kube.facts.volumes import storage_class_fact, volume_fact
@@ -160,3 +161,20 @@ def test_volumes_with_an_unknown_field_name_it() -> None:
     storage_class = storage_class_fact({"metadata": {"name": "s"}, "provisioner": "ebs", "rackTopologies": []})
     assert storage_class.unknown_field.startswith("rackTopologies: ")
     assert not volume_fact({"metadata": {"name": "v"}, "spec": {"csi": {"driver": "ebs"}}}).unknown_field
+
+
+@pytest.mark.parametrize(("amount", "containers"), [("1e30", 1), ("5e12", 2)])
+def test_amount_that_no_node_has_counts_for_a_pending_pod_only(amount: str, containers: int) -> None:
+    """kube-scheduler binds a pod with `cpu: 1e30` to any node, since its 64-bit amount overflows."""
+    requests = {"cpu": amount, "memory": "1Gi"}
+    spec = {
+        "containers": [
+            {"name": f"c{number}", "image": "none", "resources": {"requests": requests}} for number in range(containers)
+        ]
+    }
+    pending, bound = (
+        pod_fact(pod_json("p", metadata=METADATA, **spec, **place)) for place in ({}, {"nodeName": "node"})
+    )
+    assert "is more than any instance type has" in pending.unplannable == bound.unplannable
+    assert pending.requests["cpu"] >= MAX_AMOUNT
+    assert bound.requests == {"memory": containers * 2**30, "pods": 1}
