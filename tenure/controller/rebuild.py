@@ -161,8 +161,15 @@ class Rebuild:
             *await self._orphaned_workflows(),
         ]
 
-    async def repair(self, found: Sequence[Discrepancy], installation: Installation) -> None:
-        """Raises RPCError, BadInput, and TryLater if Temporal accepts no signal."""
+    async def repair(
+        self,
+        found: Sequence[Discrepancy],
+        installation: Installation,
+        on_accepted: Callable[[int], None] = lambda count: None,
+    ) -> None:
+        """`on_accepted` receives the number of signals that Temporal has accepted.
+
+        Raises RPCError, BadInput, and TryLater if Temporal accepts no signal."""
         kinds = {one.kind for one in found}
         if "SearchAttribute" in kinds:
             await register_attributes(self._temporal)
@@ -181,7 +188,7 @@ class Rebuild:
         notify_orphaned_coordinators(
             coordinators, self._cluster, self._snapshot.cache, self._notifier, self._signal_queue
         )
-        await self._until_sent()
+        await self._until_sent(on_accepted)
 
     # --- discrepancies ---
 
@@ -246,20 +253,21 @@ class Rebuild:
         results = await asyncio.gather(*(is_known(key) for key in ordered))
         return [key for key, known in zip(ordered, results, strict=True) if not known]
 
-    async def _until_sent(self) -> None:
+    async def _until_sent(self, on_accepted: Callable[[int], None]) -> None:
         sending = asyncio.create_task(self._signal_queue.run())
         try:
-            await self._wait_until_accepted()
+            await self._wait_until_accepted(on_accepted)
         finally:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
 
-    async def _wait_until_accepted(self) -> None:
+    async def _wait_until_accepted(self, on_accepted: Callable[[int], None]) -> None:
         loop, count = asyncio.get_running_loop(), self._signal_queue.count
         since = loop.time()
         while not self._signal_queue.is_idle:
             if self._signal_queue.count != count:
                 count, since = self._signal_queue.count, loop.time()
+                on_accepted(count)
             if loop.time() - since > ACCEPT_TIMEOUT_SECONDS:
                 raise TryLater(f"Temporal accepted nothing for {ACCEPT_TIMEOUT_SECONDS:.0f} s, after {count} workflows")
             await asyncio.sleep(_POLL_SECONDS)

@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from tenure.progress import show_progress
 from tenure.sandbox.controlplane.golang import ensure_golang, golang_environment
-from tenure.sandbox.controlplane.progress import progress
 from tenure.sandbox.controlplane.versions import cache_folder, install_file
 from tenure.sandbox.errors import BuildFailed
 
@@ -31,7 +31,10 @@ def find_promtool() -> Path | None:
 def build() -> None:
     """Build into the cache. Raises `BuildFailed`. Service discovery, most of the code, is excluded."""
     _cached_path().parent.mkdir(parents=True, exist_ok=True)
-    with progress() as report, tempfile.TemporaryDirectory(dir=_cached_path().parent, prefix=".promtool-") as folder:
+    with (
+        show_progress() as report,
+        tempfile.TemporaryDirectory(dir=_cached_path().parent, prefix=".promtool-") as folder,
+    ):
         compiler = ensure_golang(report)
         report.step("building promtool")
         command = [str(compiler), "install", "-trimpath", "-tags", "remove_all_sd", "-ldflags", "-s -w", _PACKAGE]

@@ -23,6 +23,7 @@ from tenure.controller.rebuild import Discrepancy, Rebuild, list_running_workflo
 from tenure.controller.temporal.client import Installation
 from tenure.controller.temporal.errors import format_rpc_error
 from tenure.model.errors import BadInput, Fault
+from tenure.progress import show_progress
 from tenure.settings import Settings
 from tenure.worker.settings import host_settings, installation_of
 
@@ -77,7 +78,10 @@ async def rebuild_workflows(settings: Settings, *, dry_run: bool) -> list[Discre
 
 async def _apply_rebuild(rebuild: Rebuild, found: Sequence[Discrepancy], installation: Installation) -> None:
     try:
-        await rebuild.repair(found, installation)
+        with show_progress() as progress:
+            progress.step("rebuild: workflows", len(found))
+            await rebuild.repair(found, installation, progress.advance)
+            progress.advance(len(found))
     except BadInput as invalid:
         raise UsageError(f"rebuild: {invalid.message}") from invalid
     except Fault as fault:

@@ -30,6 +30,7 @@ from tenure.cli.output import Result
 from tenure.cli.worker_settings import temporal_connection
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.model.errors import Fault
+from tenure.progress import show_progress
 from tenure.settings import Settings
 
 Karpenter = Annotated[str, typer.Option(help="Karpenter's Deployment (namespace/name).")]
@@ -100,19 +101,21 @@ async def _run_handover(
         if found.karpenter is not None:
             karpenter = DeploymentReference(found.karpenter.namespace, found.karpenter.name)
         _check_preconditions(found, karpenter, back=back)
-        handover = Handover(
-            cluster=cluster,
-            temporal=await _connect_temporal(found.settings, needed=not back),
-            settings=found.settings,
-            karpenter=karpenter,
-            tenure=tenure,
-            report_progress=_print_progress,
-            deadline=seconds[0],
-            settle=seconds[1],
-        )
+        temporal = await _connect_temporal(found.settings, needed=not back)
         question = _CONFIRM_HAND_BACK if back else _CONFIRM_ADOPTION
         _confirm(question.format(karpenter=karpenter.path, tenure=tenure.path), yes)
-        return await (handover.hand_back() if back else handover.take_over())
+        with show_progress() as progress:
+            handover = Handover(
+                cluster=cluster,
+                temporal=temporal,
+                settings=found.settings,
+                karpenter=karpenter,
+                tenure=tenure,
+                progress=progress,
+                deadline=seconds[0],
+                settle=seconds[1],
+            )
+            return await (handover.hand_back() if back else handover.take_over())
     except Fault as fault:
         raise CommandFailed(f"adopt: {fault.message}; fix the cause and run the command again") from fault
 

@@ -6,7 +6,7 @@ everything else is read again.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -32,6 +32,7 @@ from tenure.model.nodeclaim.state import TERMINATING_PHASES, Phase
 from tenure.model.signals import Pause
 from tenure.policy.lifecycle.adoption import decide_first_phase, decide_taken_over
 from tenure.policy.lifecycle.pauses import pause_from_annotation, write_pause
+from tenure.progress import Progress
 from tenure.settings import Settings
 from workflows import ids
 
@@ -63,13 +64,13 @@ class Handover:
         settings: Settings,
         karpenter: DeploymentReference,
         tenure: DeploymentReference,
-        report_progress: Callable[[str], None],
+        progress: Progress,
         deadline: float,
         settle: float,
     ) -> None:
         """`deadline` limits all waits together; it and `settle` are in seconds."""
         self._cluster, self._temporal, self._settings = cluster, temporal, settings
-        self._report_progress = report_progress
+        self._progress = progress
         self._karpenter, self._tenure, self._settle = karpenter, tenure, settle
         self._deployments = KubeDeployments(cluster.client)
         self._claims = Objects(cluster.client, NODE_CLAIMS)
@@ -94,8 +95,10 @@ class Handover:
             self._report_progress(f"Deployment {self._tenure.path} not found: start a worker with `tenure worker`")
         await self._wait_until(self._why_not_watched, "see the worker's log and /readyz, and `tenure doctor`")
         self._report_progress("a worker hosts the watch")
+        self._progress.step("adopt: NodeClaims with a workflow", len(nodeclaims))
         await self._wait_until(lambda: self._why_not_taken_over(nodeclaims), "see `tenure why NODECLAIM`")
         self._report_progress(f"{len(nodeclaims)} NodeClaims have their workflows")
+        self._progress.step("adopt: NodeClaims with Tenure's hash annotations", len(nodeclaims))
         await self._wait_until(
             lambda: self._why_not_stamped(nodeclaims), "see the status of their NodePool and EC2NodeClass"
         )
@@ -163,14 +166,18 @@ class Handover:
                 waiting.append(f"{claim.name} has no workflow")
             elif not _has_taken_over(workflow, expected) and not current[uid].deleting:
                 waiting.append(f"the workflow of {claim.name} is in {workflow.phase or 'no phase'}, not in {expected}")
-        return _join_few(waiting)
+        return self._join_remaining(waiting, len(nodeclaims))
 
     async def _why_not_stamped(self, nodeclaims: Mapping[str, NodeClaimFact]) -> str:
         """Drift is evaluated only after the hash annotations are Tenure's."""
         found = [one for one in (await self._list_nodeclaims()).values() if one.uid in nodeclaims and not one.deleting]
-        return _join_few(
-            f"{one.name} still has Karpenter's hash annotations" for one in found if _has_karpenter_stamp(one)
-        )
+        waiting = [f"{one.name} still has Karpenter's hash annotations" for one in found if _has_karpenter_stamp(one)]
+        return self._join_remaining(waiting, len(nodeclaims))
+
+    def _join_remaining(self, waiting: Sequence[str], total: int) -> str:
+        """The first few reasons to wait. Reports how many of the NodeClaims have none."""
+        self._progress.advance(total - len(waiting), f"{total - len(waiting)} of {total}")
+        return _join_few(waiting)
 
     async def _check_unchanged(self, before: Mapping[str, NodeClaimFact]) -> None:
         """Raises `CommandFailed` if a node drifted, or was deleted although it had an instance and had not expired."""
@@ -271,6 +278,9 @@ class Handover:
         if existing is not None and existing.reason == REASON:
             await self._cluster.namespaces.patch_annotations(name, {labels.PAUSE: None}, only={labels.PAUSE: text})
             self._report_progress("the pause is lifted")
+
+    def _report_progress(self, line: str) -> None:
+        self._progress.print_line(f"adopt: {line}")
 
     async def _wait_until(self, why_not: Callable[[], Awaitable[str]], todo: str) -> None:
         """Raises `CommandFailed` at the deadline; a fault is a reason to wait."""

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from tenure.progress import Progress, show_progress
 from tenure.sandbox.controlplane.build import build
 from tenure.sandbox.controlplane.download import download
-from tenure.sandbox.controlplane.progress import Progress, progress
 from tenure.sandbox.controlplane.versions import (
     NAMES,
     Binaries,
@@ -34,7 +34,7 @@ def find_or_build(environment: Mapping[str, str] = os.environ, *, minor: str = "
     cache = binaries_folder(release)
     if missing_binaries(environment, cache):
         cache.mkdir(parents=True, exist_ok=True)
-        with progress() as report, only_one(cache.with_name(f"{cache.name}.lock"), report):
+        with show_progress() as report, only_one(cache.with_name(f"{cache.name}.lock"), report):
             _ensure_cached(release, cache, environment, report)
     return Binaries({name: _find_binary(name, environment, cache) or cache / name for name in NAMES})
 

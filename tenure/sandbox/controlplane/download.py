@@ -12,7 +12,7 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
-from tenure.sandbox.controlplane.progress import Progress
+from tenure.progress import Progress
 from tenure.sandbox.controlplane.versions import KWOK, Release, install, platform_target
 
 PROBE_SECONDS = 3.0

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tenure.sandbox.controlplane.progress import Progress
+from tenure.progress import Progress
 from tenure.sandbox.controlplane.versions import DEFAULT_MINOR, GO, RELEASES, cache_folder
 from tenure.sandbox.errors import BuildFailed
 

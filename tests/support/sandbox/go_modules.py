@@ -4,8 +4,8 @@ import json
 import subprocess
 from pathlib import Path
 
+from tenure.progress import LineProgress
 from tenure.sandbox.controlplane.golang import ensure_golang, golang_environment
-from tenure.sandbox.controlplane.progress import LineProgress
 
 
 def download_module(module: str, version: str) -> Path:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tenure.progress import LineProgress
 from tenure.sandbox.controlplane import binaries, build, download, find_or_build
-from tenure.sandbox.controlplane.progress import LineProgress
 from tenure.sandbox.controlplane.versions import (
     DEFAULT_MINOR,
     KWOK,

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tenure.progress import LineProgress
 from tenure.sandbox.certificates import MutualTls, ensure_mutual_tls
 from tenure.sandbox.controlplane import golang
 from tenure.sandbox.controlplane.golang import ensure_golang
-from tenure.sandbox.controlplane.progress import LineProgress
 from tenure.sandbox.errors import BuildFailed
 from tenure.sandbox.ports import Ports
 from tenure.sandbox.spec import Plan

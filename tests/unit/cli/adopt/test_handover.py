@@ -22,6 +22,7 @@ from tenure.kube.client.resources import LEASES, NAMESPACES, NODE_CLAIMS, WORKLO
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.signals import Pause
 from tenure.policy.lifecycle.pauses import pause_from_annotation, write_pause
+from tenure.progress import LineProgress
 from tenure.settings import load
 from tests.support.controller.builders import Json, claim
 from tests.support.product.karpenter import HASH_ANNOTATIONS, deployment
@@ -64,11 +65,30 @@ def _merged(old: Json, patch: Json) -> Json:
     return found
 
 
+class RecordingProgress(LineProgress):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self.steps: dict[str, list[float]] = {}
+        """By title, the progress of each step."""
+
+    def print_line(self, line: str) -> None:
+        self.lines.append(line)
+
+    def step(self, title: str, total: float | None = None) -> None:
+        super().step(title, total)
+        self.steps[title] = []
+
+    def advance(self, done: float, detail: str = "") -> None:
+        super().advance(done, detail)
+        self.steps[self._title].append(done)
+
+
 class FakeHandover(Handover):
     """Two NodeClaims and fake controllers: Karpenter leads, and a worker takes over, according to the replicas."""
 
     def __init__(self, *, karpenter: int = 2, tenure: int = 0, deadline: float = 5.0, temporal: bool = True) -> None:
-        self.api, self.reported = FakeApi(), list[str]()
+        self.api, self.progress = FakeApi(), RecordingProgress()
         self.drifts: tuple[str, ...] = ()
         self.deletes: tuple[str, ...] = ()
         self.idle = False
@@ -89,7 +109,7 @@ class FakeHandover(Handover):
             settings=load(["--cluster-name=demo"]),
             karpenter=DeploymentReference("kube-system", "karpenter"),
             tenure=DeploymentReference("tenure", "tenure"),
-            report_progress=self.reported.append,
+            progress=self.progress,
             deadline=deadline,
             settle=0.0,
         )
@@ -163,7 +183,9 @@ async def test_take_over_stops_karpenter_first_and_ends_pause() -> None:
     assert (cluster.replicas(KARPENTER), cluster.replicas(TENURE)) == (0, 2)
     assert cluster.api.objects[KARPENTER]["metadata"]["annotations"][labels.REPLICAS_BEFORE] == "2"
     assert cluster.pause is None
-    assert [one for one in cluster.reported if "paused" in one] and cluster.reported[-1] == "the pause is lifted"
+    assert [one for one in cluster.progress.lines if "paused" in one]
+    assert cluster.progress.lines[-1] == "adopt: the pause is lifted"
+    assert [done[-1] for done in cluster.progress.steps.values()] == [2, 2]
 
 
 async def test_repeated_take_over_changes_nothing() -> None:
@@ -248,4 +270,5 @@ async def test_unfinished_nodes_are_awaited_and_reported() -> None:
     unfinished = (await cluster.hand_back()).unfinished
     assert [one.split()[0] for one in unfinished] == ["c1", "c2"]
     assert "Karpenter continues it" in unfinished[0] and "no instance yet" in unfinished[1]
-    assert [one for one in cluster.reported if one in unfinished] == list(unfinished)
+    reported = [one.removeprefix("adopt: ") for one in cluster.progress.lines]
+    assert [one for one in reported if one in unfinished] == list(unfinished)

@@ -167,7 +167,7 @@ def test_volumes_with_an_unknown_field_name_it() -> None:
 def test_amount_that_no_node_has_counts_for_a_pending_pod_only(amount: str, containers: int) -> None:
     """kube-scheduler binds a pod with `cpu: 1e30` to any node, since its 64-bit amount overflows."""
     requests = {"cpu": amount, "memory": "1Gi"}
-    spec = {
+    spec: Json = {
         "containers": [
             {"name": f"c{number}", "image": "none", "resources": {"requests": requests}} for number in range(containers)
         ]

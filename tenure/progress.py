@@ -1,4 +1,4 @@
-"""Progress of downloads and builds on stderr: bars on a terminal, plain lines elsewhere."""
+"""Progress of long operations on stderr: bars on a terminal, plain lines elsewhere."""
 
 import sys
 import time
@@ -67,7 +67,7 @@ class LineProgress:
 
 
 @contextmanager
-def progress() -> Iterator[Progress]:
+def show_progress() -> Iterator[Progress]:
     console = Console(stderr=True)
     if not console.is_terminal:
         yield LineProgress()
