@@ -55,6 +55,8 @@ class DisruptionPreviewRequest(Message):
     """A NodeClaim, a Node, or a pod as `namespace/name` or name; empty: preview all commands."""
     pending_pods: bool = False
     """List only the pending pods that need attention."""
+    clearing_pods: bool = False
+    """With `pending_pods`: also those whose blocker clears by itself."""
 
 
 class CommandPreview(Message):
@@ -91,7 +93,7 @@ class DisruptionStatus(Message):
     verdict: Verdict | None = None
     """On the named pod, if it is pending."""
     pending_pods: tuple[PendingPodGroup, ...] = ()
-    """Those whose verdict does not clear by itself, oldest first."""
+    """Those whose verdict does not clear by itself, or all that were requested, oldest first."""
     nodepools_not_ready: dict[str, dict[str, str]] = {}
     """Message by condition that is False, by NodePool; set with `pending_pods`."""
     messages: tuple[str, ...] = ()

@@ -92,7 +92,7 @@ async def get(
 
     async def read_nodes() -> list[NodeClaimSummary]:
         found = await read(client, cluster, names or (), query, connection.page_url)
-        return sort_nodes(await _with_verdicts(client, found), sort_by)
+        return sort_nodes(await with_verdicts(client, found), sort_by)
 
     found, stopped = await asyncio.gather(read_nodes(), list_stopped_workflows(client, cluster))
     error = _find_unknown_names(cluster, names or (), query, found, stopped)
@@ -179,7 +179,8 @@ async def read(
     return sorted(found, key=lambda nodeclaim: (nodeclaim.pool, nodeclaim.name))
 
 
-async def _with_verdicts(client: Client, found: Sequence[NodeClaimSummary]) -> list[NodeClaimSummary]:
+async def with_verdicts(client: Client, found: Sequence[NodeClaimSummary]) -> list[NodeClaimSummary]:
+    """With the sentences of blockers, if their workflows respond."""
     blocked = [one.workflow_id for one in found if one.blocked_by][:MAX_QUERIES]
     explanations = await query_states(client, blocked, NodeClaimExplanation, "explain")
     verdicts = {workflow_id: one.verdict for workflow_id, one in explanations.items()}

@@ -39,7 +39,13 @@ PREVIEW_TIMEOUT: Final = timedelta(seconds=30)
 
 
 async def query_disruption_status(
-    client: Client, cluster: str, name: str = "", *, pending_pods: bool = False, timeout: timedelta = PREVIEW_TIMEOUT
+    client: Client,
+    cluster: str,
+    name: str = "",
+    *,
+    pending_pods: bool = False,
+    clearing_pods: bool = False,
+    timeout: timedelta = PREVIEW_TIMEOUT,
 ) -> DisruptionStatus:
     """`blocked` is set if no status is available."""
     queue = ids.task_queue(cluster)
@@ -48,7 +54,9 @@ async def query_disruption_status(
     try:
         status: DisruptionStatus = await client.execute_workflow(
             "DisruptionPreview",
-            DisruptionPreviewRequest(cluster=cluster, name=name, pending_pods=pending_pods),
+            DisruptionPreviewRequest(
+                cluster=cluster, name=name, pending_pods=pending_pods, clearing_pods=clearing_pods
+            ),
             id=ids.disruption_preview(cluster, uuid.uuid4().hex[:8]),
             task_queue=ids.task_queue(cluster),
             execution_timeout=timeout,

@@ -71,14 +71,15 @@ class PodVerdicts:
     def code_of(self, pod: PodFact, now: datetime) -> str:
         return self._explain(pod, now).code
 
-    def list_groups(self, now: datetime) -> list[PendingPodGroup]:
-        """The pending pods that need attention, by owner, constraints and code, the oldest first."""
+    def list_groups(self, now: datetime, *, clearing: bool = False) -> list[PendingPodGroup]:
+        """The pending pods that need attention, by owner, constraints and code, the oldest first. `clearing`: also
+        those whose blocker clears by itself."""
         pod_groups, found = PodGroups(), dict[tuple[str, str], PendingPodGroup]()
         for pod in sorted(self._cache.pending.values(), key=lambda one: (one.created, one.namespace, one.name)):
             verdict = None
             with self._cache.invalid_objects.guard(pod_key(pod, _STEP)):
                 verdict = None if pod.deleting else self.verdict_of(pod, now)
-            if verdict is None or verdict.clears_by_itself:
+            if verdict is None or (verdict.clears_by_itself and not clearing):
                 continue
             key = (pod_groups.group_of(pod), verdict.code)
             group = found.get(key) or PendingPodGroup(pod=f"{pod.namespace}/{pod.name}", pods=0, verdict=verdict)

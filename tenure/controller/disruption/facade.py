@@ -53,7 +53,7 @@ class DisruptionPreviewer:
     async def preview_disruption(self, request: DisruptionPreviewRequest) -> DisruptionStatus:
         """Raises TryLater when no planner is available, which pending pods do not need."""
         if request.pending_pods:
-            groups = self._pod_verdicts.list_groups(self._now())
+            groups = self._pod_verdicts.list_groups(self._now(), clearing=request.clearing_pods)
             listed = tuple(groups[:MAX_POD_GROUPS])
             not_ready = {name: dict(one.not_ready) for name, one in self._cache.nodepools.items() if one.not_ready}
             return DisruptionStatus(

@@ -24,7 +24,7 @@ def test_lists_are_queries_of_the_cluster() -> None:
 
 
 def test_links_are_printed_with_a_hint_about_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["ui", "--temporal-ui-url", "https://ui", *OPTIONS]) == 0
+    assert main(["ui", "--links", "--temporal-ui-url", "https://ui", *OPTIONS]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(VIEWS) + 4 and lines[-1] == COLUMNS_HINT
     assert main(["ui", "--temporal-ui-url", "https://ui", "-o", "json", *OPTIONS]) == 0
@@ -32,6 +32,12 @@ def test_links_are_printed_with_a_hint_about_columns(capsys: pytest.CaptureFixtu
 
 
 def test_unknown_address_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["ui", *OPTIONS]) == 2
+    assert main(["ui", "--links", *OPTIONS]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "--temporal-ui-url" in line and "TEMPORAL_UI_URL" in line
+
+
+def test_invalid_address_of_the_page_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ui", "--listen", "everywhere", *OPTIONS]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "--listen: invalid address 'everywhere', expected an IP address" in line
