@@ -71,7 +71,7 @@ function nodeRow(one) {
 
 function poolBody(name, nodes) {
   const cost = nodes.reduce((sum, one) => sum + (one.pricePerHour ?? 0), 0)
-  const title = element('th', '', `${name || 'no NodePool'}: ${nodes.length} nodes, ${price(cost)} $/h`)
+  const title = element('th', '', `${name || 'no NodePool'}: ${nodes.length} ${nodes.length === 1 ? 'node' : 'nodes'}, ${price(cost)} $/h`)
   title.colSpan = 10
   title.scope = 'rowgroup'
   return element('tbody', '', element('tr', 'pool', title), ...nodes.map(nodeRow))
@@ -111,7 +111,7 @@ function attentionRows() {
   const { late = [], invalidObjects = [], paused = [] } = sections.attention ?? {}
   return [
     ...nodes.map((one) => [`NodeClaim ${one.nodeClaim}`, one.code, one.since, one.blockedBy, one.workflowUrl]),
-    ...pods.map((one) => [podNames(one), one.verdict.code, one.verdict.since, `${one.verdict.remedy}; ${one.verdict.message}`]),
+    ...pods.map((one) => [`pod ${podNames(one)}`, one.verdict.code, one.verdict.since, `needs attention: ${one.verdict.remedy}; ${one.verdict.sentence}`]),
     ...pools.map(([name, messages]) => [`NodePool ${name}`, 'NodePoolNotReady', null, Object.values(messages).join('; ')]),
     ...late.map((one) => [one.what, one.code, one.since, one.blockedBy]),
     ...invalidObjects.map((one) => [`${one.kind} ${one.name}`, 'InvalidObject', null, one.message]),
@@ -129,7 +129,7 @@ function renderPods() {
       cell(pods, 'number'),
       cell(verdict.code, verdict.clears_by_itself ? 'code' : 'code warn'),
       cell(since(verdict.since)),
-      cell(verdict.message || verdict.sentence),
+      cell(verdict.sentence),
       cell(verdict.clears_by_itself ? 'nothing, it clears by itself' : verdict.remedy),
     ),
   )
@@ -190,10 +190,10 @@ function renderSummary(attention) {
   const ready = nodes.filter((one) => one.phase === 'Ready').length
   const pods = (sections.pods?.groups ?? []).reduce((sum, one) => sum + one.pods, 0)
   const items = [
-    [nodes.length, 'nodes'],
+    [nodes.length, nodes.length === 1 ? 'node' : 'nodes'],
     [ready, 'ready'],
     [price(sections.nodes?.pricePerHour ?? 0), '$/h'],
-    [pods, 'pending pods'],
+    [pods, pods === 1 ? 'pending pod' : 'pending pods'],
     [attention, attention === 1 ? 'needs attention' : 'need attention'],
   ]
   byId('summary').replaceChildren(
