@@ -1,4 +1,4 @@
-"""`python -m tools.screenshots`: take the screenshots of Temporal's UI for docs/concepts/temporal-ui.md.
+"""`python -m tools.screenshots`: take the screenshots of Temporal's UI and of the cluster page for the docs.
 
 They show the time of this machine, so each run writes different files with the same content otherwise.
 """
@@ -14,7 +14,10 @@ import typer
 from benchmarks.harness import benchmark_app, in_sandbox, run
 from tenure.cli.exit_codes import CommandFailed, UsageError, exit_process
 from tenure.cli.nodes.workflows import NodeClaimSummary
+from tenure.cli.page.sections import cluster_sections
+from tenure.cli.page.server import SectionFeed, accepted_host_names, make_application, serving
 from tenure.cli.sandbox.environment import SandboxSession
+from tenure.cli.temporal_client import Connection
 from tenure.sandbox.environment import Sandbox
 from tools.docs.reference import QUERIES
 from tools.screenshots import scene
@@ -82,6 +85,19 @@ class Album:
 
         await self._session.wait_until_resolved(why_not_paused, what="the pause sent from the UI", seconds=30)
 
+    async def capture_cluster_page(self, name: str, *texts: str, height: int) -> None:
+        """Capture the page that `tenure ui` serves."""
+        sandbox = self._session.sandbox
+        connection = Connection(sandbox.temporal_address, sandbox.plan.namespace, scene.CLUSTER, ui=sandbox.temporal_ui)
+        feed = SectionFeed(cluster_sections(self._session.temporal, connection))
+        application = make_application(feed, scene.CLUSTER, host_names=accepted_host_names("127.0.0.1"))
+        async with serving(application, feed, "127.0.0.1", 0) as port:
+            await self._browser.size(WIDTH, height)
+            await self._browser.open(f"http://127.0.0.1:{port}/")
+            await self._browser.wait_for_text(*texts)
+            await self._capture(name, "body")
+            await self._browser.open("about:blank")
+
     async def _run_url(self, workflow_id: str) -> str:
         """The URL of the current run."""
         found = await self._session.temporal.get_workflow_handle(workflow_id).describe()
@@ -109,6 +125,9 @@ async def capture_all(sandbox: Sandbox, program: str, folder: Path) -> None:
                 await browser.open(session.sandbox.temporal_ui)
                 await browser.wait_for_text("Workflows")
                 album = Album(browser, session, folder)
+                await album.capture_cluster_page(
+                    "cluster-page", nodes.draining.name, "Drain overdue", "eligible", "No AWS events", height=900
+                )
                 await album.capture_node("node-draining", nodes.draining, "Blocked by", "default/shop", height=900)
                 await album.capture_node("node-starting", nodes.starting, "Blocked by", scene.TAINT, height=940)
                 await album.capture_node("node-ready", nodes.ready, "Waits for", height=940)

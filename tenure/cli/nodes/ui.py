@@ -1,5 +1,6 @@
 """`tenure ui`: a page of the cluster, and links to the Temporal UI: lists, and the page of a node."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Final
 from urllib.parse import quote
@@ -11,7 +12,7 @@ from tenure.cli.nodes.stuck import NEEDING_ATTENTION, RUNNING
 from tenure.cli.nodes.workflows import NodeClaimVisibility
 from tenure.cli.output import DATA_FORMATS, Output, Result
 from tenure.cli.page.sections import cluster_sections
-from tenure.cli.page.server import SectionFeed, accepted_host_names, make_application, serve
+from tenure.cli.page.server import SectionFeed, accepted_host_names, make_application, serving
 from tenure.cli.temporal_client import Connection, temporal_command
 from workflows import ids
 
@@ -68,16 +69,15 @@ async def _serve_page(connection: Connection, listen: str, port: int) -> None:
     feed = SectionFeed(cluster_sections(client, connection))
     application = make_application(feed, connection.cluster, host_names=host_names)
 
-    def print_addresses(port: int) -> None:
-        for line in _format_links(cluster_links(connection) if connection.ui else {}):
-            typer.echo(line)
-        host = f"[{listen}]" if ":" in listen else listen
-        typer.echo(f"Page of cluster {connection.cluster}: http://{host}:{port}/ (Ctrl-C ends it)")
-        if host_names is None:
-            typer.echo("The page has no authentication: anyone who reaches this address can read it.", err=True)
-
     try:
-        await serve(application, feed, listen, port, print_addresses)
+        async with serving(application, feed, listen, port) as used_port:
+            for line in _format_links(cluster_links(connection) if connection.ui else {}):
+                typer.echo(line)
+            host = f"[{listen}]" if ":" in listen else listen
+            typer.echo(f"Page of cluster {connection.cluster}: http://{host}:{used_port}/ (Ctrl-C ends it)")
+            if host_names is None:
+                typer.echo("The page has no authentication: anyone who reaches this address can read it.", err=True)
+            await asyncio.Event().wait()
     except OSError as error:
         raise UsageError(f"--port {port}: {error.strerror or error}; choose another, e.g. --port 0") from error
 

@@ -8,10 +8,11 @@ read it through DNS.
 import asyncio
 import ipaddress
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
 
@@ -139,16 +140,18 @@ def _host_name(host: str) -> str:
     return name if colon and port.isdigit() else host
 
 
-async def serve(
-    application: web.Application, feed: SectionFeed, address: str, port: int, on_started: Callable[[int], Any]
-) -> None:
-    """Serve until cancelled. `on_started` receives the port, which is chosen for port 0. Raises OSError."""
+@asynccontextmanager
+async def serving(application: web.Application, feed: SectionFeed, address: str, port: int) -> AsyncIterator[int]:
+    """Serve inside the context. Yields the port, which is chosen for port 0. Raises OSError."""
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, address, port)
-        await site.start()
-        on_started(int(runner.addresses[0][1]))
-        await feed.run()
+        await web.TCPSite(runner, address, port).start()
+        reading = asyncio.create_task(feed.run(), name="sections of the page")
+        try:
+            yield int(runner.addresses[0][1])
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
     finally:
         await runner.cleanup()

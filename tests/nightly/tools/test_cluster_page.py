@@ -1,13 +1,12 @@
 """The cluster page in headless Chromium: it renders the sections, follows changes, and adds no markup from texts."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from tenure.cli.page.sections import Section
-from tenure.cli.page.server import SectionFeed, accepted_host_names, make_application, serve
+from tenure.cli.page.server import SectionFeed, accepted_host_names, make_application, serving
 from tools.screenshots.browser import Browser, NoBrowser, find_chromium
 
 MARKUP = "<img src=x onerror=\"document.title='attacked'\">"
@@ -93,16 +92,10 @@ async def browser() -> AsyncIterator[Browser]:
         pytest.skip(str(absent))
     feed = SectionFeed({name: Section(_reader(name), 0.2) for name in CONTENT})
     application = make_application(feed, "demo", host_names=accepted_host_names("127.0.0.1"))
-    port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(serve(application, feed, "127.0.0.1", 0, port.set_result))
-    try:
-        async with Browser(program) as opened:
-            await opened.size(1280, 900)
-            await opened.open(f"http://127.0.0.1:{await port}/")
-            yield opened
-    finally:
-        serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
+    async with serving(application, feed, "127.0.0.1", 0) as port, Browser(program) as opened:
+        await opened.size(1280, 900)
+        await opened.open(f"http://127.0.0.1:{port}/")
+        yield opened
 
 
 def _reader(name: str) -> Any:

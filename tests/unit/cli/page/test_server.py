@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from tenure.cli.page.sections import Content, Section
-from tenure.cli.page.server import FILES, SectionFeed, accepted_host_names, make_application, serve
+from tenure.cli.page.server import FILES, SectionFeed, accepted_host_names, make_application, serving
 
 
 class Readings:
@@ -38,13 +38,8 @@ async def served(readings: Readings, names: set[str] | None = None) -> AsyncIter
     application = make_application(
         feed, "demo", host_names=accepted_host_names("127.0.0.1") if names is None else names
     )
-    port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(serve(application, feed, "127.0.0.1", 0, port.set_result))
-    try:
-        yield f"http://127.0.0.1:{await port}"
-    finally:
-        serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
+    async with serving(application, feed, "127.0.0.1", 0) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 async def read_events(response: aiohttp.ClientResponse) -> AsyncIterator[tuple[str, Content]]:
