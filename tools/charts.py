@@ -25,7 +25,10 @@ _ACCOUNT = """- kind: ServiceAccount
   name: {{ include "tenure.serviceAccountName" . }}
   namespace: {{ .Release.Namespace }}
 """
-_LABELS = '  labels:\n    {{- include "tenure.labels" . | nindent 4 }}\n'
+_LABELS = """  {{- include "tenure.annotations" (list .Values.additionalAnnotations) }}
+  labels:
+    {{- include "tenure.labels" . | nindent 4 }}
+"""
 
 
 def render_files(crds: Mapping[str, str]) -> dict[Path, str]:

@@ -56,7 +56,13 @@ def pod_of(documents: list[Document]) -> Document:
     return spec
 
 
+def worker_container(documents: list[Document]) -> Document:
+    found: Document
+    (found,) = [one for one in pod_of(documents)["containers"] if one["name"] == "worker"]
+    return found
+
+
 def environment_of(documents: list[Document]) -> dict[str, str]:
     """The container's environment variables with a literal value."""
-    (container,) = pod_of(documents)["containers"]
+    container = worker_container(documents)
     return {one["name"]: one["value"] for one in container["env"] if "value" in one}

@@ -27,6 +27,19 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{ include "tenure.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- with .Values.additionalLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- /* Annotations of an object, from maps of which the first takes precedence. */}}
+{{- define "tenure.annotations" }}
+{{- $all := dict }}
+{{- range . }}{{ $all = merge $all . }}{{ end }}
+{{- with $all }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+{{- end }}
 {{- end }}
 
 {{- define "tenure.image" -}}

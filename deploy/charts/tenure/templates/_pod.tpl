@@ -9,13 +9,29 @@ imagePullSecrets:
 {{- with .Values.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
+{{- with .Values.schedulerName }}
+schedulerName: {{ . }}
+{{- end }}
+{{- if .Values.hostNetwork }}
+hostNetwork: true
+{{- end }}
+{{- $clusterName := regexMatch "[.]svc([.]|:)" .Values.settings.TEMPORAL_ADDRESS }}
+{{- if and (eq .Values.dnsPolicy "Default") $clusterName (not .Values.dnsConfig) }}
+{{- fail (printf "dnsPolicy: Default does not resolve TEMPORAL_ADDRESS %s of the cluster; use an address that the VPC resolves, such as that of an internal load balancer, or dnsPolicy: ClusterFirst" .Values.settings.TEMPORAL_ADDRESS) }}
+{{- end }}
+dnsPolicy: {{ .Values.dnsPolicy }}
+{{- with .Values.dnsConfig }}
+dnsConfig:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.podSecurityContext }}
 securityContext:
-  runAsNonRoot: true
-  runAsUser: 65532
-  runAsGroup: 65532
-  fsGroup: 65532
-  seccompProfile:
-    type: RuntimeDefault
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.initContainers }}
+initContainers:
+{{- toYaml . | nindent 0 }}
+{{- end }}
 volumes:
 - name: tmp
   emptyDir:
@@ -55,19 +71,21 @@ nodeSelector:
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-affinity:
-  nodeAffinity:
-    requiredDuringSchedulingIgnoredDuringExecution:
-      nodeSelectorTerms:
-      {{- /* The worker must not run on nodes that it drains and terminates. */}}
-      {{- range (.Values.nodeAffinity | default (list dict)) }}
-      - matchExpressions:
-        - key: karpenter.sh/nodepool
-          operator: DoesNotExist
-        {{- with .matchExpressions }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
+{{- end }}
+
+{{- define "tenure.nodeAffinity" -}}
+nodeAffinity:
+  requiredDuringSchedulingIgnoredDuringExecution:
+    nodeSelectorTerms:
+    {{- /* The worker must not run on nodes that it drains and terminates. */}}
+    {{- range (.Values.nodeAffinity | default (list dict)) }}
+    - matchExpressions:
+      - key: karpenter.sh/nodepool
+        operator: DoesNotExist
+      {{- with .matchExpressions }}
+      {{- toYaml . | nindent 6 }}
       {{- end }}
+    {{- end }}
 {{- end }}
 
 {{- define "tenure.container" -}}
@@ -75,11 +93,14 @@ affinity:
 {{- $tls := .Values.temporal.tls -}}
 image: {{ include "tenure.image" . }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
+{{- with .Values.securityContext }}
 securityContext:
-  allowPrivilegeEscalation: false
-  readOnlyRootFilesystem: true
-  capabilities:
-    drop: [ALL]
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.extraEnvFrom }}
+envFrom:
+{{- toYaml . | nindent 0 }}
+{{- end }}
 env:
 - name: SYSTEM_NAMESPACE
   valueFrom:
