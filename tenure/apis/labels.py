@@ -46,6 +46,7 @@ POD_TEMPLATE_HASH: Final = "pod-template-hash"
 # --- labels: the AWS provider -------------------------------------------------------------------------
 NODECLASS: Final = "karpenter.k8s.aws/ec2nodeclass"
 ZONE_ID: Final = "topology.k8s.aws/zone-id"
+EBS_CSI_DRIVER: Final = "ebs.csi.aws.com"
 EBS_CSI_ZONE: Final = "topology.ebs.csi.aws.com/zone"
 CAPACITY_RESERVATION_ID: Final = "karpenter.k8s.aws/capacity-reservation-id"
 CAPACITY_RESERVATION_TYPE: Final = "karpenter.k8s.aws/capacity-reservation-type"

@@ -415,7 +415,8 @@ class CSINodeFact(Value):
 
     name: str
     limits: dict[str, int] = {}
-    """Maximum number of attached volumes by driver. A driver without an entry is unlimited."""
+    """Maximum number of attached volumes by driver."""
+    unlimited_drivers: frozenset[str] = frozenset()
 
 
 StorageFact = VolumeClaimFact | VolumeFact | StorageClassFact | CSINodeFact

@@ -83,6 +83,8 @@ class InstanceType(Value):
     image_id: str = ""
     """The image that strict compatibility selects for this type; empty if there is none."""
     overlaid: bool = False
+    ebs_attachments: int | None = None
+    """How many volumes the EBS CSI driver attaches to a new node; None for no limit."""
 
     @property
     def placement_group(self) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tenure.apis.labels import (
+    EBS_CSI_DRIVER,
     INSTANCE_TYPE,
     NODEPOOL,
     PLACEMENT_GROUP_PARTITION,
@@ -31,6 +32,10 @@ Indices = npt.NDArray[np.intp]
 _OPTIONAL_KEYS: Final = frozenset({*RESERVATION_LABELS, PLACEMENT_GROUP_PARTITION})
 # In an UnavailableOffering: every type, zone or capacity type.
 ANY: Final = "*"
+EBS_ATTACHMENTS: Final = f"attachable-volumes-csi-{EBS_CSI_DRIVER}"
+"""Column with the volumes that the EBS CSI driver attaches to a new node. It is no resource of pods or NodeClaims."""
+MANY_ATTACHMENTS: Final = 1 << 20
+"""For nodes without a limit in the column."""
 # Well-known labels that the pool sets, not the instance type.
 _POOL_KEYS: Final = frozenset({NODEPOOL})
 
@@ -72,7 +77,9 @@ class InstanceTypeTable:
         self.types = tuple(sorted(types, key=lambda one: one.name))
         self.names = [one.name for one in self.types]
         self.rows = {name: row for row, name in enumerate(self.names)}
-        self.resources = tuple(sorted({key for one in self.types for key in one.capacity}))
+        self._limits_attachments = any(one.ebs_attachments is not None for one in self.types)
+        attachments = {EBS_ATTACHMENTS} if self._limits_attachments else set[str]()
+        self.resources = tuple(sorted(attachments.union(*(one.capacity for one in self.types))))
         self.columns = {key: number for number, key in enumerate(self.resources)}
         self.capacity = self._build_amounts([one.capacity for one in self.types])
         self.allocatable = self._build_amounts([one.allocatable() for one in self.types])
@@ -139,8 +146,9 @@ class InstanceTypeTable:
         return vector
 
     def to_amounts(self, vector: Amounts) -> dict[str, int]:
-        """The reverse of `to_vector`, without zeros."""
-        return {key: int(amount) for key, amount in zip(self.resources, vector, strict=True) if amount}
+        """The reverse of `to_vector`, without zeros and volumes."""
+        amounts = zip(self.resources, vector, strict=True)
+        return {key: int(amount) for key, amount in amounts if amount and key != EBS_ATTACHMENTS}
 
     def types_with(self, requirements: Requirements) -> Mask:
         """The types that can satisfy all requirements. Skips labels that no type has, unless they are well-known."""
@@ -216,7 +224,11 @@ class InstanceTypeTable:
 
     def _build_amounts(self, rows: Sequence[Mapping[str, int]]) -> Amounts:
         table = [[row.get(key, 0) for key in self.resources] for row in rows]
-        return np.array(table, dtype=np.int64).reshape(len(rows), len(self.resources))
+        amounts = np.array(table, dtype=np.int64).reshape(len(rows), len(self.resources))
+        if self._limits_attachments:
+            limits = (one.ebs_attachments for one in self.types)
+            amounts[:, self.columns[EBS_ATTACHMENTS]] = [MANY_ATTACHMENTS if one is None else one for one in limits]
+        return amounts
 
     def _types_satisfying(self, requirement: Requirement) -> Mask:
         known = self._types_with.get(requirement)

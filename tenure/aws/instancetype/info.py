@@ -47,6 +47,10 @@ class TypeInfo:
     cpu_manufacturer: str
     clock_mhz: int
     ebs_mbps: int
+    ebs_attachments: int
+    """EBS volumes, with the root volume."""
+    shares_attachments: bool
+    """Whether network interfaces count against `ebs_attachments`."""
     network_mbps: int
     local_disk_gb: int
     nvme_gb: int
@@ -72,7 +76,7 @@ class TypeInfo:
     @classmethod
     def from_ec2(cls, raw: Mapping[str, Any]) -> "TypeInfo":
         network, processor = raw.get("NetworkInfo") or {}, raw.get("ProcessorInfo") or {}
-        disks = raw.get("InstanceStorageInfo") or {}
+        disks, ebs = raw.get("InstanceStorageInfo") or {}, raw.get("EbsInfo") or {}
         return cls(
             name=raw["InstanceType"],
             vcpus=(raw.get("VCpuInfo") or {}).get("DefaultVCpus", 0),
@@ -82,7 +86,9 @@ class TypeInfo:
             hypervisor=raw.get("Hypervisor") or "",
             cpu_manufacturer=_label_form(processor.get("Manufacturer", "")),
             clock_mhz=round((processor.get("SustainedClockSpeedInGhz") or 0) * 1000),
-            ebs_mbps=_ebs_mbps(raw.get("EbsInfo") or {}),
+            ebs_mbps=_ebs_mbps(ebs),
+            ebs_attachments=ebs.get("MaximumEbsAttachments", 0),
+            shares_attachments=ebs.get("AttachmentLimitType") != "dedicated",
             network_mbps=network_mbps(raw["InstanceType"], network),
             local_disk_gb=disks.get("TotalSizeInGB", 0),
             nvme_gb=disks.get("TotalSizeInGB", 0) if disks.get("NvmeSupport") != "unsupported" else 0,

@@ -20,6 +20,7 @@ from tenure.aws.instancetype.capacity import Machine, capacity_of, overhead_of
 from tenure.aws.instancetype.capacity_reservations import reserved_labels, reserved_offerings
 from tenure.aws.instancetype.info import TYPE_KEYS, TypeInfo, type_labels
 from tenure.aws.instancetype.prices import PriceTable
+from tenure.aws.instancetype.volume_limits import ebs_attachments_of
 from tenure.aws.kubelet.config import Kubelet
 from tenure.aws.kubelet.expressions import ComputedKubelet, ExpressionError
 from tenure.aws.nodeclass.placement_groups import PlacementGroup
@@ -209,6 +210,7 @@ class _Resolver:
             overhead=overhead_of(machine, capacity),
             offerings=tuple(self._offerings(info, zones if launchable else {}, matching)),
             image_id=image,
+            ebs_attachments=ebs_attachments_of(machine),
         )
 
     def _with_expressions(self, machine: Machine) -> tuple[Machine, bool]:

@@ -107,7 +107,10 @@ def csi_node_fact(node: Json) -> CSINodeFact:
         for driver in (node.get("spec") or {}).get("drivers") or ()
     }
     limits = {name: count for name, count in counts.items() if count is not None}
-    return CSINodeFact.model_validate({"name": node["metadata"]["name"], "limits": limits})
+    unlimited = counts.keys() - limits.keys()
+    return CSINodeFact.model_validate(
+        {"name": node["metadata"]["name"], "limits": limits, "unlimited_drivers": unlimited}
+    )
 
 
 def _csi_driver(spec: Json) -> str:

@@ -68,8 +68,8 @@ class ClusterSnapshot:
         self.receivers: set[str] = set()
         """Names of existing nodes that receive pods of nodes disrupted in this pass."""
         self._closed_to_method = {method: self._node_mask(names) for method, names in closed_nodes.items()}
-        self.volume_attachments: VolumeAttachments = (
-            existing_volume_attachments(self.facts, self.existing_nodes) if self.facts.storage.csi_nodes else ({}, {})
+        self.volume_attachments: VolumeAttachments = existing_volume_attachments(
+            self.facts, self.existing_nodes, self.offers
         )
         self._topology_counts: dict[_CountKey, TopologyCounts] = {}
         self._ports: list[tuple[int, tuple[HostPort, ...]]] = []

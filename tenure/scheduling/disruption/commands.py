@@ -107,7 +107,11 @@ def _simulate_assignments(
         rejected, attached = list[UnschedulablePod](), snapshot.volume_attachments[1].values()
         shaped_pods = list(
             resolve_volume_requirements(
-                [(snapshot.get_shape(pod), pod) for pod in pods.values()], snapshot.facts, attached, rejected
+                [(snapshot.get_shape(pod), pod) for pod in pods.values()],
+                snapshot.facts,
+                snapshot.offers,
+                attached,
+                rejected,
             )
         )
         packing_attempt = run_attempt(

@@ -100,7 +100,9 @@ def _run_simulation(
     shaped_pods = [(snapshot.get_shape(pod), pod) for pod in pods.values()]
     if any(pod.volumes for pod in pods.values()):
         shaped_pods = list(
-            resolve_volume_requirements(shaped_pods, snapshot.facts, snapshot.volume_attachments[1].values(), rejected)
+            resolve_volume_requirements(
+                shaped_pods, snapshot.facts, snapshot.offers, snapshot.volume_attachments[1].values(), rejected
+            )
         )
     if rejected:
         simulation.problem = _describe_unschedulable(rejected)

@@ -1,6 +1,7 @@
 """All nodes of a pass as arrays: existing nodes, then new ones, with the attachment limits of CSI drivers.
 
-A new node is filled up to the capacity of its target type. Its attachment limits are unknown until its drivers run.
+A new node is filled up to the capacity of its target type. The limit of the EBS CSI driver on new nodes is a column of
+the amounts; those of other drivers are unknown until they run. Existing nodes have `AttachmentLimits` instead.
 """
 
 from collections import Counter
@@ -10,9 +11,10 @@ from typing import Final
 
 import numpy as np
 
-from tenure.model.facts import HostPort
+from tenure.apis.labels import EBS_CSI_DRIVER, INSTANCE_TYPE
+from tenure.model.facts import CSINodeFact, HostPort
 from tenure.scheduling.existing_nodes import ExistingNodes
-from tenure.scheduling.instance_type_table import Amounts, Indices, Mask
+from tenure.scheduling.instance_type_table import EBS_ATTACHMENTS, MANY_ATTACHMENTS, Amounts, Indices, Mask
 from tenure.scheduling.nodepool_template import Offer, Option, RejectionReason
 from tenure.scheduling.packing.pod_requirements import NO_VOLUME_TERMS, VolumeTerms
 from tenure.scheduling.packing.topology import UNLIMITED
@@ -82,18 +84,52 @@ class AttachmentLimits:
 
 
 def existing_volume_attachments(
-    facts: ClusterFacts, existing_nodes: ExistingNodes
+    facts: ClusterFacts, existing_nodes: ExistingNodes, offers: Iterable[Offer]
 ) -> tuple[dict[int, Mapping[str, int]], dict[int, set[Attachment]]]:
-    """Limits of the nodes that have any, and the volumes attached there for running or terminating pods."""
+    """Limits of the nodes that have any, and the volumes attached there for running or terminating pods.
+
+    The limit of the instance type counts until the CSINode lists the EBS CSI driver.
+    """
     limits, attached = dict[int, Mapping[str, int]](), dict[int, set[Attachment]]()
+    if not facts.storage.claims:
+        return limits, attached
+    by_type = _ebs_attachments_by_type(offers)
     for number, node in enumerate(existing_nodes.nodes):
-        known = facts.storage.csi_nodes.get(node.name)
-        if known is not None and known.limits:
-            limits[number] = known.limits
+        known = facts.storage.csi_nodes.get(node.name) or CSINodeFact(name=node.name)
+        by_driver = known.limits
+        if EBS_CSI_DRIVER not in by_driver.keys() | known.unlimited_drivers:
+            types = node.requirements.get(INSTANCE_TYPE)
+            possible = (
+                [] if types is None or types.complement else [by_type[one] for one in types.values & by_type.keys()]
+            )
+            by_driver = {**by_driver, EBS_CSI_DRIVER: min(possible)} if possible else by_driver
+        if by_driver:
+            limits[number] = by_driver
             attached[number] = {
                 one for pod in facts.bound_to(node.name) for one in volume_attachments(pod, facts.storage)
             }
     return limits, attached
+
+
+def _ebs_attachments_by_type(offers: Iterable[Offer]) -> dict[str, int]:
+    """The lowest limit of each instance type."""
+    found: dict[str, int] = {}
+    for table in {id(offer.table): offer.table for offer in offers}.values():
+        for one in table.types:
+            if one.ebs_attachments is not None:
+                found[one.name] = min(one.ebs_attachments, found.get(one.name, one.ebs_attachments))
+    return found
+
+
+def count_new_attachments(found: Mapping[str, VolumeRequirements]) -> dict[str, int]:
+    """By pod UID, the volumes that the EBS CSI driver attaches to a new node. A volume of several pods counts for the
+    first of them."""
+    counts, counted = dict[str, int](), set[Attachment]()
+    for uid in sorted(found):
+        new = {one for one in found[uid].attachments if one[0] == EBS_CSI_DRIVER} - counted
+        counted |= new
+        counts[uid] = len(new)
+    return counts
 
 
 def merge_volume_requirements(
@@ -311,7 +347,10 @@ class NodeArrays:
 def free_amounts(existing_nodes: ExistingNodes, resources: Sequence[str]) -> Amounts:
     """The free amounts of each existing node, in the order of these columns."""
     rows = [[max(0, node.headroom.get(key, 0)) for key in resources] for node in existing_nodes.nodes]
-    return np.array(rows, dtype=np.int64).reshape(len(rows), len(resources))
+    amounts = np.array(rows, dtype=np.int64).reshape(len(rows), len(resources))
+    if EBS_ATTACHMENTS in resources:
+        amounts[:, resources.index(EBS_ATTACHMENTS)] = MANY_ATTACHMENTS
+    return amounts
 
 
 def distribute_pods(fitting: Amounts, count: int, *, one_node: bool) -> Amounts:

@@ -12,13 +12,14 @@ from tenure.model.blockers import VOLUMES
 from tenure.model.facts import PodFact, Taint
 from tenure.model.plan import Plan, PlannedNodeClaim, UnschedulablePod
 from tenure.scheduling.existing_nodes import ExistingNodes
-from tenure.scheduling.instance_type_table import Amounts
+from tenure.scheduling.instance_type_table import EBS_ATTACHMENTS, Amounts
 from tenure.scheduling.nodepool_template import Offer, Option, RejectionReason
 from tenure.scheduling.packing.instance_selection import InstanceSelector
 from tenure.scheduling.packing.nodeclaims import PlannedNodeClaims
 from tenure.scheduling.packing.nodes import (
     AttachmentLimits,
     NodeArrays,
+    count_new_attachments,
     existing_volume_attachments,
     merge_volume_requirements,
 )
@@ -124,11 +125,11 @@ def plan_pods(shaped_pods: Sequence[tuple[PodShape, PodFact]], inputs: PassInput
     """Place each pod and choose the nodes to launch. Few pods are planned in several attempts, and the best is kept."""
     rejected: list[UnschedulablePod] = []
     limits, attached = (
-        existing_volume_attachments(inputs.facts, inputs.existing_nodes)
+        existing_volume_attachments(inputs.facts, inputs.existing_nodes, inputs.offers)
         if any(pod.volumes for _, pod in shaped_pods)
         else ({}, {})
     )
-    resolved = resolve_volume_requirements(shaped_pods, inputs.facts, attached.values(), rejected)
+    resolved = resolve_volume_requirements(shaped_pods, inputs.facts, inputs.offers, attached.values(), rejected)
     plannable = list(merge_equal_shapes(resolved, inputs.taints))
     options_to_try = _OPTIONS if len(plannable) <= _MAX_FEW_PODS else _OPTIONS[:1]
     attempts: list[PackingAttempt] = []
@@ -168,6 +169,7 @@ def _run_attempt(
 def resolve_volume_requirements(
     shaped_pods: Iterable[tuple[PodShape, PodFact]],
     facts: ClusterFacts,
+    offers: Iterable[Offer],
     attached: Iterable[set[Attachment]],
     rejected: list[UnschedulablePod],
 ) -> Iterator[tuple[PodShape, PodFact]]:
@@ -183,8 +185,12 @@ def resolve_volume_requirements(
         if requirements is not NO_VOLUME_REQUIREMENTS:
             found[pod.uid] = requirements
     volumes = merge_volume_requirements(found, attached)
+    limited = all(EBS_ATTACHMENTS in offer.table.columns for offer in offers)
+    new_attachments = count_new_attachments(found) if limited else {}
     for plain, pod in usable:
         shape = plain._replace(volumes=volumes[pod.uid]) if pod.uid in volumes else plain
+        if count := new_attachments.get(pod.uid):
+            shape = shape._replace(requests=(*shape.requests, (EBS_ATTACHMENTS, count)))
         reason = volume_conflict(shape) if shape.volumes.alternatives else ""
         if reason:
             rejected.append(unscheduled_pod(pod, reason, VOLUMES))

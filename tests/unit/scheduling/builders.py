@@ -99,6 +99,7 @@ def instance_type(
     extra: dict[str, int] | None = None,
     labels: dict[str, str] | None = None,
     available: bool = True,
+    ebs_attachments: int | None = None,
 ) -> InstanceType:
     """An instance type with an overhead of 100 millicores and 512 MiB; the default price is 0.05 $/h per CPU."""
     cost = cpu * 0.05 if price is None else price
@@ -114,6 +115,7 @@ def instance_type(
         labels={key: (value,) for key, value in all_labels.items()},
         capacity={"cpu": cpu * 1000, "memory": memory * GIB, "pods": 58, **(extra or {})},
         overhead={"cpu": 100, "memory": GIB // 2},
+        ebs_attachments=ebs_attachments,
         offerings=tuple(
             Offering(
                 zone=zone,

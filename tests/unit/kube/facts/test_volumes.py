@@ -103,5 +103,6 @@ def test_csi_node_limits_are_read_per_driver() -> None:
         {"name": "odd.csi", "nodeID": "n", "allocatable": {}},
     ]
     raw = {"metadata": {"name": "n"}, "spec": {"drivers": drivers}}
-    assert csi_node_fact(raw) == CSINodeFact(name="n", limits={"ebs.csi.aws.com": 25, "none.csi": 0})
+    limits, unlimited = {"ebs.csi.aws.com": 25, "none.csi": 0}, frozenset({"efs.csi.aws.com", "odd.csi"})
+    assert csi_node_fact(raw) == CSINodeFact(name="n", limits=limits, unlimited_drivers=unlimited)
     assert csi_node_fact({"metadata": {"name": "n"}, "spec": {"drivers": None}}).limits == {}

@@ -176,3 +176,15 @@ def test_simulation_error_of_one_nodepool_does_not_affect_others(monkeypatch: py
     assert {command.node_names for command in found.commands} == {("empty",), ("o",)}
     (message,) = next(one.rejected for one in found.nodes if one.claim == "n")
     assert message == "cannot be disrupted: the simulation failed: ZeroDivisionError('injected')"
+
+
+def test_replacement_attaches_the_volumes_of_the_moved_pods() -> None:
+    small = instance_type("s.large", cpu=2, memory=8, price=0.05, ebs_attachments=2)
+    medium = instance_type("m.large", cpu=2, memory=8, price=0.08, ebs_attachments=8)
+    large = instance_type("l.large", cpu=2, memory=8, price=0.3, ebs_attachments=8)
+    storage: list[Fact] = [volume(name) for name in ("v1", "v2", "v3")]
+    storage += [pvc(f"c{number}", volume=f"v{number}") for number in (1, 2, 3)]
+    fleet = Fleet(facts=storage, instance_types=(small, medium, large))
+    fleet.node("n", "l.large", *(pod(cpu=0.1, volumes=(f"c{number}",)) for number in (1, 2, 3)))
+    (command,) = fleet.decide().commands
+    assert types_of(command.replacements[0]) == ("m.large",)

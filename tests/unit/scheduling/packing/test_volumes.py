@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from tenure.apis.labels import HOSTNAME, ZONE
-from tenure.model.facts import PodFact, StorageFact
+from tenure.apis.labels import HOSTNAME, INSTANCE_TYPE, ZONE
+from tenure.model.facts import CSINodeFact, PodFact, StorageFact
 from tenure.model.plan import Plan
 from tenure.scheduling.snapshot import Fact
 from tests.unit.scheduling.builders import (
@@ -265,3 +265,71 @@ def test_pods_with_differently_named_claims_form_one_class() -> None:
     claims, members = disks(1000)
     plan = build_cluster(pool(), WAITS, *claims, *members).plan()
     assert not plan.unschedulable and {values_of(one, ZONE) for one in plan.claims} == {("b", "c")}
+
+
+# --- limits of instance types ---
+
+FEW = instance_type("s.2xlarge", cpu=8, memory=32, price=0.3, ebs_attachments=4)
+MANY = instance_type("l.2xlarge", cpu=8, memory=32, price=0.5, ebs_attachments=12)
+UNLIMITED_CSI_NODE = CSINodeFact(name="n", unlimited_drivers=frozenset({"ebs.csi.aws.com"}))
+ON_FEW = {ZONE: "b", INSTANCE_TYPE: FEW.name}
+
+
+def test_new_node_gets_no_more_volumes_than_its_type_attaches() -> None:
+    claims, members = disks(10)
+    plan = Cluster(pool(), WAITS, *claims, *members, instance_types=(FEW,)).plan()
+    assert sorted(len(one.pods) for one in plan.claims) == [2, 4, 4] and not plan.unschedulable
+
+
+def test_pod_with_many_volumes_gets_a_type_that_attaches_them() -> None:
+    claims, _ = disks(9)
+    cluster = Cluster(pool(), WAITS, *claims, instance_types=(FEW, MANY))
+    cluster.add(pod("p", cpu=0.1, volumes=tuple(f"d{index}" for index in range(9))))
+    (planned,) = cluster.plan().claims
+    assert values_of(planned, INSTANCE_TYPE) == (MANY.name,)
+    assert not [key for key in planned.requests if key.startswith("attachable-volumes")]
+
+
+def test_pod_with_more_volumes_than_any_type_attaches_is_rejected() -> None:
+    claims, _ = disks(13)
+    cluster = Cluster(pool(), WAITS, *claims, instance_types=(FEW, MANY))
+    cluster.add(pod("p", cpu=0.1, volumes=tuple(f"d{index}" for index in range(13))))
+    plan = cluster.plan()
+    assert not plan.claims and "13 attachable-volumes-csi-ebs.csi.aws.com" in reasons(plan)[0]
+
+
+def test_volumes_of_other_drivers_have_no_limit_on_new_nodes() -> None:
+    shared_storage = storage_class("efs", f"{ZONE} In b c", driver="efs.csi.aws.com")
+    claims, members = disks(10, of="efs")
+    plan = Cluster(pool(), shared_storage, *claims, *members, instance_types=(FEW,)).plan()
+    assert [len(one.pods) for one in plan.claims] == [10]
+
+
+def test_shared_volume_counts_once_on_a_new_node() -> None:
+    members = [pod(cpu=0.1, volumes=("shared",)) for _ in range(10)]
+    plan = Cluster(pool(), WAITS, pvc("shared", of="gp3"), *members, instance_types=(FEW,)).plan()
+    assert [len(one.pods) for one in plan.claims] == [10]
+
+
+@pytest.mark.parametrize(
+    ("csi_nodes", "expected"),
+    [([], 4), ([csi_node("n", 9, driver="efs.csi.aws.com")], 4), ([csi_node("n", 6)], 6), ([UNLIMITED_CSI_NODE], 10)],
+    ids=["no CSINode", "driver not listed", "limit", "driver without limit"],
+)
+def test_limit_of_the_type_counts_until_the_csinode_lists_the_driver(
+    csi_nodes: list[StorageFact], expected: int
+) -> None:
+    claims, members = disks(10)
+    there = node("n", labels=ON_FEW)
+    plan = Cluster(pool(), WAITS, *claims, *members, there, *csi_nodes, instance_types=(FEW,)).plan()
+    assert nominated(plan)["n"] == expected
+
+
+def test_unregistered_node_has_the_limit_of_its_type() -> None:
+    claims, members = disks(6)
+    cluster = Cluster(pool(), WAITS, *claims[:4], *members[:4], instance_types=(FEW,))
+    first_plan = cluster.plan()
+    ((name, planned),) = cluster.commit(first_plan).items()
+    cluster.add(launched_nodeclaim(name, planned, FEW, zone="b"), *claims[4:], *members[4:])
+    replanned = cluster.plan(after=5)
+    assert sum(nominated(replanned).values()) == 4 and [len(one.pods) for one in replanned.claims] == [2]
