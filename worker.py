@@ -116,7 +116,12 @@ async def run(settings: Settings) -> None:
     cloud = build_aws_adapters(aws_settings(settings, cluster_dns=dns), cluster, meter, endpoints)
     certificate_watch = asyncio.create_task(certificates.watch(temporal), name="renewal")
     try:
-        await gates.check(cluster.client, settings.feature_gates, has_default_spread=bool(settings.scheduler_config))
+        await gates.check(
+            cluster.client,
+            settings.feature_gates,
+            has_default_spread=bool(settings.scheduler_config),
+            plans_devices=not settings.ignore_dra_requests,
+        )
         await cloud.zones.check()
         karpenter_lease = KarpenterLease(cluster.leases, settings.leader_election_name, stop)
         while not stop.is_set():

@@ -184,6 +184,11 @@ class Settings(BaseSettings):
         False,
         description="[repair](../disruption/repair.md#legacy-mode) as in Karpenter 1.14, which ignores budgets",
     )
+    ignore_dra_requests: bool = Field(
+        True,
+        description="refuse pods with ResourceClaims; `false` plans them onto [nodes with free "
+        "devices](../provisioning/dra.md)",
+    )
     preference_policy: Literal["Respect", "Ignore"] = Field(
         "Respect", description="`Respect` or `Ignore` preferred scheduling terms"
     )

@@ -8,9 +8,13 @@ from tenure.apis.feature_gates import FeatureGate
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.resources import (
     CAPACITY_BUFFERS,
+    DEVICE_CLASSES,
     LIFECYCLE_POLICIES,
     NODE_OVERLAYS,
     POD_TEMPLATES,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
     RESOURCES,
     Resource,
 )
@@ -41,6 +45,8 @@ class ControllerSettings:
     gates: frozenset[str] = frozenset()
     """The enabled feature gates."""
     legacy_node_repair: bool = False
+    plans_devices: bool = False
+    """Plan pods with ResourceClaims onto Nodes whose devices ResourceSlices show."""
     default_constraints: tuple[Mapping[str, Any], ...] = ()
     """Default topology spread constraints, in the form of a pod's."""
 
@@ -62,6 +68,10 @@ SPREAD_KINDS: Final = tuple(RESOURCES[kind] for kind in default_spread.KINDS)
 """Kinds to watch with default topology spread constraints."""
 
 
+DEVICE_KINDS: Final = (DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, RESOURCE_SLICES)
+"""Kinds to watch with `plans_devices`."""
+
+
 def gated_kinds(gates: Collection[str]) -> list[Resource]:
     """Additional kinds to watch while these gates are on."""
     return [kind for gate, found in _KINDS.items() if gate in gates for kind in found]
@@ -69,13 +79,21 @@ def gated_kinds(gates: Collection[str]) -> list[Resource]:
 
 def additional_kinds(settings: ControllerSettings) -> list[Resource]:
     """Kinds to watch with these settings, beyond those of every worker."""
-    return [*gated_kinds(settings.gates), *(SPREAD_KINDS if settings.default_constraints else ())]
+    return [
+        *gated_kinds(settings.gates),
+        *(SPREAD_KINDS if settings.default_constraints else ()),
+        *(DEVICE_KINDS if settings.plans_devices else ()),
+    ]
 
 
-async def check(client: KubeClient, gates: Mapping[str, bool], *, has_default_spread: bool = False) -> None:
+async def check(
+    client: KubeClient, gates: Mapping[str, bool], *, has_default_spread: bool = False, plans_devices: bool = False
+) -> None:
     """Raises BadInput for a watched kind that cannot be listed: it would block every plan."""
     for kind in SPREAD_KINDS if has_default_spread else ():
         await _check_readable(client, kind, "SCHEDULER_CONFIG: ", " -f deploy/rbac/optional/scheduler-config.yaml")
+    for kind in DEVICE_KINDS if plans_devices else ():
+        await _check_readable(client, kind, "IGNORE_DRA_REQUESTS=false: ", ", or remove the setting")
     await _check_readable(client, LIFECYCLE_POLICIES)
     for gate, found in _KINDS.items():
         for kind in found if gates[gate] else ():

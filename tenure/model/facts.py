@@ -163,6 +163,13 @@ class PodFact(Value):
     host_ports: tuple[HostPort, ...] = ()
     volumes: tuple[str, ...] = ()
     """Names of PersistentVolumeClaims in its namespace, including those of ephemeral volumes."""
+    devices: tuple[tuple[str, int], ...] = ()
+    """Amounts of DRA devices that its claims need. Nodes have amounts of the same names."""
+
+    @property
+    def demand(self) -> Mapping[str, int]:
+        """Its requests and devices."""
+        return {**self.requests, **dict(self.devices)} if self.devices else self.requests
 
     @property
     def has_pod_dependent_constraints(self) -> bool:
@@ -212,6 +219,8 @@ class NodeFact(Value):
     """Start time of each taint by `key:effect`: `timeAdded`, or when it was first seen."""
     capacity: dict[str, int] = {}
     allocatable: dict[str, int] = {}
+    devices: tuple[tuple[str, int], ...] = ()
+    """Amounts of free DRA devices."""
     missing: dict[str, datetime] = {}
     """By resource that the node has or had: when it was first seen as not allocatable."""
     ready: bool = False

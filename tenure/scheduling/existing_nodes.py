@@ -280,7 +280,7 @@ def _build_present_node(
     present = frozenset(pod.owner_uid for pod in pods if pod.daemonset)
     requirements = node_requirements(node.name, labels, node.declared_features)
     pending_daemons = pending_daemon_pods(daemons, present, requirements, taints, allocatable)
-    headroom = subtract(allocatable, _sum_requests((*pods, *pending_daemons)))
+    headroom = subtract(allocatable, _sum_requests((*pods, *pending_daemons))) | dict(node.devices)
     ports = _host_ports(pending_daemons)
     uids = frozenset(one.uid for one in pending_daemons)
     return ExistingNode(

@@ -66,7 +66,7 @@ def provisionable_pods(unbound_pods: Iterable[PodFact]) -> Iterator[PodFact]:
 
 def _share_template(pod: PodFact, unschedulable: PodFact) -> bool:
     """Pods of one owner share a template and differ only in per-pod fields."""
-    template_fields = ("requests", "volumes", "node_selector", "required_terms", "tolerations")
+    template_fields = ("requests", "devices", "volumes", "node_selector", "required_terms", "tolerations")
     return all(getattr(pod, one) == getattr(unschedulable, one) for one in template_fields)
 
 

@@ -169,6 +169,8 @@ class ClusterFacts:
         self.starting_pods = StartingPods()
         self.virtual: dict[str, tuple[PodFact, ...]] = {}
         """By CapacityBuffer, its virtual pods."""
+        self.device_names: set[str] = set()
+        """Names of all amounts of DRA devices that a pod has needed."""
         self._bound: dict[str, dict[str, PodFact]] = {}
         self._by_provider: dict[str, set[str]] = {}
 
@@ -232,6 +234,8 @@ class ClusterFacts:
             self.daemon_pods.update(known.owner_uid, uid, pod)
         if pod is None or pod.is_finished:
             return
+        if pod.devices:
+            self.device_names.update(name for name, _ in pod.devices)
         if pod.node_name:
             self._bound.setdefault(pod.node_name, {})[uid] = pod
         else:

@@ -64,6 +64,7 @@ def host_settings(settings: Settings) -> ControllerSettings:
         karpenter_lease=settings.leader_election_name,
         gates=frozenset(name for name, on in settings.feature_gates.items() if on),
         legacy_node_repair=settings.legacy_node_repair,
+        plans_devices=not settings.ignore_dra_requests,
         default_constraints=tuple(parse_default_constraints(settings.scheduler_config)),
     )
 

@@ -61,13 +61,6 @@ KARPENTER_VARIABLES: Final = (
     KarpenterVariable("DISABLE_CLUSTER_STATE_OBSERVABILITY", "fewer metrics", example="false"),
     KarpenterVariable("EKS_CONTROL_PLANE", "the control plane is EKS", example="true"),
     KarpenterVariable(
-        "IGNORE_DRA_REQUESTS",
-        "ignore pods with ResourceClaims",
-        "Tenure does not plan for ResourceClaims: run such pods on nodes outside of NodePools",
-        "true",
-        harmless="true",
-    ),
-    KarpenterVariable(
         "DISABLE_LEADER_ELECTION",
         "run without a Lease",
         "without a Lease Tenure cannot detect Karpenter: stop it yourself before a worker starts",

@@ -14,6 +14,7 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.labels import NODECLASS_HASH_VERSION
 from tenure.controller.cache import daemon_templates, decoders
 from tenure.controller.cache.daemon_templates import DaemonTemplates
+from tenure.controller.cache.devices import DeviceIndex
 from tenure.controller.cache.dirty import (
     CacheChanged,
     CacheEvent,
@@ -40,7 +41,15 @@ from tenure.controller.cache.occupancy import Occupancy, concerns_pods
 from tenure.controller.cache.occupancy import with_observed_times as with_times
 from tenure.kube.client.errors import Json
 from tenure.kube.client.list_watch import Delta
-from tenure.kube.client.resources import KINDS, NODES, PODS
+from tenure.kube.client.resources import (
+    DEVICE_CLASSES,
+    KINDS,
+    NODES,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+)
 from tenure.kube.facts import default_spread as spread_kinds
 from tenure.kube.facts.default_spread import DefaultSpread
 from tenure.kube.facts.device_classes import DeviceClasses
@@ -71,6 +80,7 @@ E = TypeVar("E", bound=CacheEvent)
 log = structlog.get_logger(__name__)
 
 _RECENT_DELETIONS: Final = 2000
+_DEVICE_KINDS: Final = (RESOURCE_CLAIM_TEMPLATES.plural, RESOURCE_CLAIMS.plural, RESOURCE_SLICES.plural)
 _IDENTITY: Final = "identity"
 """The step that assigns Nodes to NodeClaims."""
 _HANDLE: Final = "handle"
@@ -80,7 +90,14 @@ _HANDLE: Final = "handle"
 class ClusterCache:
     """Facts by kind. `now` is the wall clock."""
 
-    def __init__(self, now: Callable[[], datetime], default_spread: DefaultSpread | None = None) -> None:
+    def __init__(
+        self,
+        now: Callable[[], datetime],
+        default_spread: DefaultSpread | None = None,
+        devices: DeviceIndex | None = None,
+    ) -> None:
+        """`devices`: None if pods with ResourceClaims are refused."""
+        self._devices = devices
         self._now, self.default_spread = now, default_spread or DefaultSpread()
         self._subscribers: dict[type[Any], list[Callable[[Any], None]]] = {}
         self.pods: dict[str, PodFact] = {}
@@ -168,12 +185,16 @@ class ClusterCache:
             with self.invalid_objects.guard_change(delta.object, KINDS.get(kind, kind), is_deleted=delta.is_deleted):
                 handler(self, delta) if handler else self._on_other(kind, delta)
                 self._report_annotation(kind, delta)
+        self._update_devices()
         for pod in self.default_spread.drain_concerned(self.pods.values()):
             self._store_pod(pod.uid, self.default_spread.apply(pod))
         self.publish(CacheChanged())
 
     def _on_pod(self, delta: Delta) -> None:
-        self._store_pod(delta.object["metadata"]["uid"], None if delta.is_deleted else self._read_pod(delta.object))
+        uid = delta.object["metadata"]["uid"]
+        if delta.is_deleted and self._devices is not None:
+            self._devices.forget_pod(uid)
+        self._store_pod(uid, None if delta.is_deleted else self._read_pod(delta.object))
 
     def _store_pod(self, uid: str, new: PodFact | None) -> None:
         old = self.pods.get(uid)
@@ -199,14 +220,35 @@ class ClusterCache:
             self._record_pod_event(one.node_name if one else "")
         self.planner_changes.record("pod", uid, new, affects_disruption=changes_disruption(old, new))
 
-    def _read_pod(self, pod: Json) -> PodFact:
-        found = read_pod(pod, lambda error: self.invalid_objects.record(object_key(pod, PODS.kind), error))
+    def _read_pod(self, raw: Json) -> PodFact:
+        pod: Mapping[str, Any] = raw
+        if self._devices is not None and self._devices.has_claims(raw):
+            pod = self._devices.observe_pod(raw)
+            self._update_devices()
+        found = read_pod(pod, lambda error: self.invalid_objects.record(object_key(raw, PODS.kind), error))
         released = self._released.get(found.uid)
         if released and (found.node_name or found.scheduler_message != released.scheduler_message):
             del self._released[found.uid]
         elif released:
             return found.model_copy(update={"unplannable": released.why})
-        return self.default_spread.apply(self._device_classes.check_pod(found))
+        return self.default_spread.apply(self._check_devices(found))
+
+    def _check_devices(self, pod: PodFact) -> PodFact:
+        pod = self._device_classes.check_pod(pod)
+        return pod if self._devices is None else self._devices.apply_to_pod(pod)
+
+    def _update_devices(self) -> None:
+        """Store the pods and Nodes whose devices changed."""
+        pods, nodes = self._devices.drain() if self._devices is not None else ((), ())
+        for uid in pods:
+            if uid in self.pods:
+                self._store_pod(uid, self._check_devices(self.pods[uid]))
+        for name in nodes:
+            old = self.nodes.get(name)
+            if self._devices is not None and old is not None and (new := self._devices.apply_to_node(old)) != old:
+                self.nodes[name] = new
+                self._changes.pods = True
+                self.planner_changes.record("node", name, new)
 
     def stop_planning(self, uid: str, why: str, since: datetime) -> None:
         """The pod without a node is unplannable until it is bound, or its scheduler's message changes."""
@@ -230,10 +272,12 @@ class ClusterCache:
         return tuple(sorted(self._released.values(), key=lambda one: (one.since, one.uid))[-MAX_RELEASED_PODS:])
 
     def _on_device_class(self, delta: Delta) -> None:
+        if self._devices is not None:
+            self._devices.on_delta(DEVICE_CLASSES.plural, delta)
         changed = self._device_classes.update(delta.object, is_deleted=delta.is_deleted)
         for uid, pod in tuple(self.pods.items()) if changed else ():
             if not changed.isdisjoint(pod.requests):
-                self._store_pod(uid, self._device_classes.check_pod(pod))
+                self._store_pod(uid, self._check_devices(pod))
         for uid, daemonset in self._daemon_templates.decode_all() if changed else ():
             self._replace_fact(self.daemonsets, "daemonset", uid, daemonset)
 
@@ -246,6 +290,9 @@ class ClusterCache:
         name = delta.object["metadata"]["name"]
         old = self.nodes.get(name)
         new = None if delta.is_deleted else with_times(node_fact(delta.object), old, self._now())
+        if self._devices is not None and new is not None:
+            self._devices.observe_node(name)
+            new = new.model_copy(update={"devices": old.devices if old and old.uid == new.uid else ()})
         if old is not None and new is None and old.uid != delta.object["metadata"]["uid"]:
             return
         if new == old:
@@ -400,6 +447,9 @@ class ClusterCache:
         if plural in decoders.KINDS:
             kind, key, fact = decoders.decode_object(plural, delta)
             self._changes.pods |= self._replace_fact(self._plain[kind], kind, key, fact) and kind == "overlay"
+            return
+        if self._devices is not None and plural in _DEVICE_KINDS:
+            self._devices.on_delta(plural, delta)
             return
         stored, key, storage_fact = decoders.decode_storage(plural, delta)
         if self.storage.set_fact(stored, key, storage_fact):

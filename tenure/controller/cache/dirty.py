@@ -85,7 +85,7 @@ def _disruption_state(pod: PodFact | None) -> object:
     if pod is None or ((pod.daemonset or pod.mirror) and not pod.do_not_disrupt):
         return None
     status = (pod.node_name, pod.is_finished, pod.deleting, pod.do_not_disrupt, pod.priority, pod.deletion_cost)
-    return status, pod.requests, pod.labels, pod.unplannable
+    return status, pod.requests, pod.devices, pod.labels, pod.unplannable
 
 
 def budget_state(budget: PodDisruptionBudgetFact | None) -> object:
@@ -275,7 +275,7 @@ def set_or_remove(table: dict[K, T], key: K, value: T | None) -> None:
         table[key] = value
 
 
-def discard_member(index: dict[str, set[str]], key: str, value: str) -> None:
+def discard_member(index: dict[K, set[str]], key: K, value: str) -> None:
     """Removes a key together with its last member."""
     members = index.get(key)
     if members is not None:

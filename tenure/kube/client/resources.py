@@ -58,6 +58,11 @@ POD_DISRUPTION_BUDGETS = Resource("policy/v1", "poddisruptionbudgets", "PodDisru
 JOBS = Resource("batch/v1", "jobs", "Job", namespaced=True)
 LIMIT_RANGES = Resource("v1", "limitranges", "LimitRange", namespaced=True)
 RUNTIME_CLASSES = Resource("node.k8s.io/v1", "runtimeclasses", "RuntimeClass")
+RESOURCE_SLICES = Resource("resource.k8s.io/v1", "resourceslices", "ResourceSlice")
+RESOURCE_CLAIMS = Resource("resource.k8s.io/v1", "resourceclaims", "ResourceClaim", namespaced=True)
+RESOURCE_CLAIM_TEMPLATES = Resource(
+    "resource.k8s.io/v1", "resourceclaimtemplates", "ResourceClaimTemplate", namespaced=True
+)
 DEVICE_CLASSES = Resource("resource.k8s.io/v1", "deviceclasses", "DeviceClass")
 POD_TEMPLATES = Resource("v1", "podtemplates", "PodTemplate", namespaced=True)
 WORKLOADS = {

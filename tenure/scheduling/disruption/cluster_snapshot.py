@@ -60,6 +60,7 @@ class ClusterSnapshot:
         self.offers: list[Offer] = list(inputs.fork().offers)
         self.daemons = self.facts.daemons
         known = {key for offer in inputs.offers for key in offer.table.resources} | set(self.existing_nodes.resources)
+        known |= self.facts.device_names
         self.resources = sorted(known | {key for pod in self.facts.pods.values() for key in pod.requests})
         self.free: Amounts = free_amounts(self.existing_nodes, self.resources)
         self.removed: Mask = np.zeros(len(self.existing_nodes.nodes), dtype=bool)
@@ -218,7 +219,8 @@ class ClusterSnapshot:
         return mask
 
     def _assign_pod(self, pod: PodFact, node_index: int) -> None:
-        self.free[node_index] -= [pod.requests.get(key, 0) for key in self.resources]
+        demand = pod.demand
+        self.free[node_index] -= [demand.get(key, 0) for key in self.resources]
         if pod.volumes and node_index in self.volume_attachments[0]:
             self.volume_attachments[1][node_index] = self.volume_attachments[1].get(
                 node_index, set()

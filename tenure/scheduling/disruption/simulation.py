@@ -210,7 +210,7 @@ def _accept_attempt(simulation: Simulation, attempt: PackingAttempt) -> None:
 
 def _offers_with_headroom(offers: Sequence[Offer], pods: Sequence[PodFact]) -> list[Offer]:
     """Offers restricted to types with headroom for all of these pods together."""
-    requests, restricted = sum_resources(pod.requests for pod in pods), list[Offer]()
+    requests, restricted = sum_resources(pod.demand for pod in pods), list[Offer]()
     for offer in offers:
         vector, base = offer.table.to_vector(requests), offer.base_option()
         if vector is not None:
@@ -233,7 +233,7 @@ def _offers_with_headroom(offers: Sequence[Offer], pods: Sequence[PodFact]) -> l
 
 
 def _describe_too_large(pods: Sequence[PodFact]) -> str:
-    requests = sum_resources(pod.requests for pod in pods)
+    requests = sum_resources(pod.demand for pod in pods)
     amounts = ", ".join(f"{format_amount(key, requests[key])} {key}" for key in sorted(requests) if requests[key])
     return f"no single node with room for {amounts}"
 

@@ -52,7 +52,7 @@ class PodShape(NamedTuple):
 
 
 def build_pod_shape(pod: PodFact) -> PodShape:
-    requests = tuple(sorted([one for one in pod.requests.items() if one[1] > 0]))
+    requests = tuple(sorted([one for one in pod.demand.items() if one[1] > 0]))
     return PodShape(requests, constraints_of(pod), topology_terms_of(pod), pod.host_ports)
 
 

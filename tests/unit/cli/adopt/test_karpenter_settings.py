@@ -77,7 +77,6 @@ def test_karpenter_default_needs_no_setting() -> None:
         ("LEADER_ELECTION_NAME", "mine", "problem"),
         ("INTERRUPTION_QUEUE", "queue", "advice"),
         ("VM_MEMORY_OVERHEAD_PERCENT", "seven", "problem"),
-        ("IGNORE_DRA_REQUESTS", "false", "advice"),
         ("DISABLE_LEADER_ELECTION", "true", "advice"),
         ("HTTPS_PROXY", "http://proxy:3128", "advice"),
     ],

@@ -1,0 +1,359 @@
+"""Devices of Dynamic Resource Allocation as amounts, so that plans treat them as other resources.
+
+A *demand* is a device class with selectors, and each of its devices satisfies it. Demands that share devices form a
+group. Every set of demands of a group is one amount: a node has as many of it as free devices that satisfy one of them,
+and a pod requests as many as it needs for them together. By Hall's theorem, the pods of a node get their devices if
+and only if none of these amounts is exceeded.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any, Final
+
+from tenure.controller.cache.dirty import discard_member, set_or_remove
+from tenure.kube.client import resources
+from tenure.kube.client.list_watch import Delta
+from tenure.kube.facts import resource_claims as claims
+from tenure.kube.facts.device_selectors import SelectorError
+from tenure.kube.facts.resource_claims import PREFIX, Claim, ClaimError, ClaimReference, ClaimSpec, DeviceClass
+from tenure.kube.facts.resource_slices import (
+    Device,
+    DeviceKey,
+    Expressions,
+    PoolKey,
+    Slice,
+    resource_slice,
+    usable_devices,
+)
+from tenure.model.facts import NodeFact, PodFact
+
+Json = Mapping[str, Any]
+Amounts = tuple[tuple[str, int], ...]
+
+MAX_GROUP: Final = 4
+"""Demands that share devices; each further one doubles the amounts."""
+_DIGEST_LENGTH: Final = 6
+
+
+@dataclass(frozen=True)
+class Demand:
+    device_class: str
+    selectors: Expressions
+    """Of the request."""
+    expressions: Expressions
+    """Those of the class first."""
+
+    @property
+    def name(self) -> str:
+        digest = hashlib.sha256("\0".join(self.expressions).encode()).hexdigest()[:_DIGEST_LENGTH]
+        return f"devices of {self.device_class}" + (f"#{digest}" if self.selectors else "")
+
+
+@dataclass(frozen=True)
+class _Resolution:
+    """The claims of one pod."""
+
+    demands: Mapping[Demand, int] = field(default_factory=dict)
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class _ClaimingPod:
+    """A pod that is neither finished nor deleted."""
+
+    uid: str
+    namespace: str
+    node: str
+    references: tuple[ClaimReference, ...]
+    problem: str = ""
+
+
+@dataclass
+class _Groups:
+    """The amounts by demand. `problems`: why a demand cannot be planned."""
+
+    amounts: dict[Demand, tuple[str, ...]] = field(default_factory=dict)
+    problems: dict[Demand, str] = field(default_factory=dict)
+
+
+class DeviceIndex:
+    """Device facts of Nodes and pods. After a change, `drain` names the pods and Nodes whose facts may be different."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, _ClaimingPod] = {}
+        self._resolved: dict[str, _Resolution] = {}
+        self._claims: dict[str, Claim] = {}
+        self._templates: dict[str, ClaimSpec] = {}
+        self._classes: dict[str, DeviceClass] = {}
+        self._slices: dict[str, Slice] = {}
+        self._slices_by_node: dict[str, dict[str, Slice]] = {}
+        self._nodes_by_pool: dict[PoolKey, set[str]] = {}
+        self._users: dict[str, set[str]] = {}
+        """By claim: UIDs of pods that reference it."""
+        self._by_node: dict[str, set[str]] = {}
+        """By Node: UIDs of the bound pods with claims."""
+        self._devices: dict[str, list[Device]] = {}
+        """Usable devices by Node."""
+        self._allocated: Counter[DeviceKey] = Counter()
+        self._groups = _Groups()
+        self._demands: Counter[Demand] = Counter()
+        """The number of pods with each demand."""
+        self._grouped: frozenset[Demand] = frozenset()
+        self._stale_groups = False
+        self._changed_pods: set[str] = set()
+        self._changed_nodes: set[str] = set()
+
+    # --- changes ---
+
+    def has_claims(self, pod: Json) -> bool:
+        return bool(pod["spec"].get("resourceClaims"))
+
+    def observe_pod(self, pod: Json) -> Json:
+        """The pod as if it had no claims. `apply_to_pod` adds its devices to its fact."""
+        uid, spec = pod["metadata"]["uid"], pod["spec"]
+        phase = (pod.get("status") or {}).get("phase")
+        self._set_pod(uid, None if phase in ("Succeeded", "Failed") else _read_claiming_pod(pod))
+        return {**pod, "spec": claims.without_claims(spec)}
+
+    def forget_pod(self, uid: str) -> None:
+        self._set_pod(uid, None)
+
+    def observe_node(self, name: str) -> None:
+        """The Node is new or different."""
+        if name in self._devices or name in self._by_node:
+            self._changed_nodes.add(name)
+
+    def on_delta(self, plural: str, delta: Delta) -> None:
+        """Raises KeyError for an object without its required fields; the last known form stays."""
+        metadata = delta.object["metadata"]
+        key = f"{metadata['namespace']}/{metadata['name']}" if metadata.get("namespace") else metadata["name"]
+        handlers: Mapping[str, Callable[[str, Json | None], None]] = {
+            resources.RESOURCE_SLICES.plural: self._set_slice,
+            resources.RESOURCE_CLAIMS.plural: self._set_claim,
+            resources.RESOURCE_CLAIM_TEMPLATES.plural: self._set_template,
+            resources.DEVICE_CLASSES.plural: self._set_class,
+        }
+        handlers[plural](key, None if delta.is_deleted else delta.object)
+
+    def _set_pod(self, uid: str, new: _ClaimingPod | None) -> None:
+        old = self._pods.get(uid)
+        if new == old:
+            return
+        for one in (old, new):
+            for reference in one.references if one else ():
+                users = self._users.setdefault(reference.claim, set())
+                (users.add if one is new else users.discard)(uid)
+                self._changed_pods |= users
+                if not users:
+                    del self._users[reference.claim]
+            if one is not None and one.node:
+                bound = self._by_node.setdefault(one.node, set())
+                (bound.add if one is new else bound.discard)(uid)
+                self._changed_nodes.add(one.node)
+                if not bound:
+                    del self._by_node[one.node]
+        set_or_remove(self._pods, uid, new)
+        self._changed_pods.add(uid)
+
+    def _set_slice(self, name: str, raw: Json | None) -> None:
+        old = self._slices.get(name)
+        if old is not None and raw is not None and old.version == raw["metadata"].get("resourceVersion"):
+            return
+        new = resource_slice(raw) if raw is not None else None
+        set_or_remove(self._slices, name, new)
+        for one in (old, new):
+            if one is not None:
+                by_name = self._slices_by_node.setdefault(one.node, {})
+                set_or_remove(by_name, name, one if one is new else None)
+                if any(other.pool == one.pool for other in by_name.values()):
+                    self._nodes_by_pool.setdefault(one.pool, set()).add(one.node)
+                else:
+                    discard_member(self._nodes_by_pool, one.pool, one.node)
+                self._devices[one.node] = usable_devices(by_name.values()) if one.node else []
+                self._changed_nodes.add(one.node)
+                if not by_name:
+                    del self._slices_by_node[one.node], self._devices[one.node]
+        self._stale_groups = True
+
+    def _set_claim(self, key: str, raw: Json | None) -> None:
+        new = claims.resource_claim(raw) if raw is not None else None
+        old = self._claims.get(key)
+        if new == old:
+            return
+        set_or_remove(self._claims, key, new)
+        for device in old.devices if old else ():
+            self._allocated[device] -= 1
+        for device in new.devices if new else ():
+            self._allocated[device] += 1
+        for device in {*(old.devices if old else ()), *(new.devices if new else ())}:
+            self._changed_nodes |= self._nodes_by_pool.get(device[:2], set())
+        users = self._users.get(key, set())
+        self._changed_pods |= users
+        self._changed_nodes |= {pod.node for uid in users if (pod := self._pods.get(uid)) and pod.node}
+
+    def _set_template(self, key: str, raw: Json | None) -> None:
+        set_or_remove(self._templates, key, None if raw is None else claims.claim_spec(raw["spec"].get("spec") or {}))
+        self._changed_pods |= {
+            uid for uid, pod in self._pods.items() if any(one.template == key for one in pod.references)
+        }
+
+    def _set_class(self, name: str, raw: Json | None) -> None:
+        set_or_remove(self._classes, name, None if raw is None else claims.device_class(raw))
+        self._changed_pods |= self._pods.keys()
+
+    def drain(self) -> tuple[frozenset[str], frozenset[str]]:
+        """UIDs of the pods and names of the Nodes whose facts may have changed since the last call."""
+        if not (self._changed_pods or self._changed_nodes or self._stale_groups):
+            return frozenset(), frozenset()
+        for uid in self._changed_pods:
+            pod = self._pods.get(uid)
+            new = self._resolve(pod) if pod else None
+            self._demands.subtract(self._resolved[uid].demands.keys() if uid in self._resolved else ())
+            self._demands.update(new.demands.keys() if new else ())
+            set_or_remove(self._resolved, uid, new)
+            self._changed_nodes |= {pod.node} if pod else set()
+        self._demands += Counter()
+        if self._stale_groups or self._demands.keys() != self._grouped:
+            self._grouped, self._stale_groups = frozenset(self._demands), False
+            self._groups = _build_groups(self._grouped, self._devices.values())
+            self._changed_pods |= self._pods.keys()
+            self._changed_nodes |= self._devices.keys()
+        found = frozenset(self._changed_pods), frozenset(self._changed_nodes - {""})
+        self._changed_pods, self._changed_nodes = set(), set()
+        return found
+
+    # --- facts ---
+
+    def apply_to_pod(self, pod: PodFact) -> PodFact:
+        """The pod with its devices, or the reason for which its claims cannot be planned. Another reason stays."""
+        resolved = self._resolved.get(pod.uid, _Resolution())
+        other = "" if pod.unplannable.startswith(PREFIX) else pod.unplannable
+        problem = resolved.problem or next(filter(None, map(self._groups.problems.get, resolved.demands)), "")
+        devices: Amounts = ()
+        if not (other or problem):
+            devices = tuple(sorted(self._amounts(resolved.demands).items()))
+        if (pod.unplannable, pod.devices) == (other or problem, devices):
+            return pod
+        return pod.model_copy(update={"unplannable": other or problem, "devices": devices})
+
+    def apply_to_node(self, node: NodeFact) -> NodeFact:
+        """The Node with its free devices. Bound pods whose devices are not known yet use some of them."""
+        free = [one for one in self._devices.get(node.name, ()) if self._allocated[one.key] <= 0]
+        amounts = Counter[str]()
+        for device in free:
+            amounts.update(self._amounts_of(device))
+        for uid in self._by_node.get(node.name, ()):
+            if not self._has_allocated_claims(self._pods[uid]):
+                amounts.subtract(self._amounts(self._resolved.get(uid, _Resolution()).demands))
+        devices = tuple(sorted((name, max(0, amount)) for name, amount in amounts.items()))
+        return node if devices == node.devices else node.model_copy(update={"devices": devices})
+
+    def _amounts_of(self, device: Device) -> set[str]:
+        """The amounts that the device is one of."""
+        matching = (amounts for one, amounts in self._groups.amounts.items() if device.matches(one.expressions))
+        return {name for amounts in matching for name in amounts}
+
+    def _amounts(self, demands: Mapping[Demand, int]) -> dict[str, int]:
+        found = Counter[str]()
+        for demand, count in demands.items():
+            for name in self._groups.amounts.get(demand, ()):
+                found[name] += count
+        return dict(found)
+
+    def _has_allocated_claims(self, pod: _ClaimingPod) -> bool:
+        known = [self._claims.get(one.claim) for one in pod.references]
+        return all(one is not None and one.is_allocated for one in known)
+
+    def _resolve(self, pod: _ClaimingPod) -> _Resolution:
+        try:
+            if pod.problem:
+                raise ClaimError(pod.problem)
+            demands = Counter[Demand]()
+            for reference in pod.references:
+                for request in self._find_spec(pod, reference).requests:
+                    demands[self._find_demand(request)] += request.count
+        except ClaimError as error:
+            text = str(error)
+            return _Resolution(problem=text if text.startswith(PREFIX) else f"{PREFIX}: {text}")
+        return _Resolution(dict(demands))
+
+    def _find_spec(self, pod: _ClaimingPod, reference: ClaimReference) -> ClaimSpec:
+        """The claim of a pending pod. A bound pod counts with the claim that its successor gets."""
+        claim = self._claims.get(reference.claim)
+        if claim is not None and not pod.node and claim.is_allocated:
+            raise ClaimError(
+                f"ResourceClaim {reference.claim} is allocated: the pod can run only where its devices are"
+            )
+        if reference.template and (pod.node or claim is None):
+            kind, name, found = "ResourceClaimTemplate", reference.template, self._templates.get(reference.template)
+        else:
+            kind, name, found = "ResourceClaim", reference.claim, claim.spec if claim else None
+        if found is None:
+            raise ClaimError(f"{kind} {name} does not exist")
+        if not reference.template and claim is not None:
+            if claim.is_deleting:
+                raise ClaimError(f"ResourceClaim {name} is being deleted")
+            if len({*self._users.get(name, ()), *claim.pods}) > 1:
+                raise ClaimError(f"ResourceClaim {name} is shared by several pods, which Tenure does not support")
+        if found.problem:
+            raise ClaimError(f"{kind} {name}: {found.problem}")
+        return found
+
+    def _find_demand(self, request: claims.DeviceRequest) -> Demand:
+        known = self._classes.get(request.device_class)
+        if known is None:
+            raise ClaimError(f"DeviceClass {request.device_class} does not exist")
+        if known.problem:
+            raise ClaimError(f"DeviceClass {request.device_class}: {known.problem}")
+        return Demand(request.device_class, request.selectors, (*known.selectors, *request.selectors))
+
+
+def _build_groups(demands: Iterable[Demand], devices: Iterable[Sequence[Device]]) -> _Groups:
+    groups, matched = _Groups(), set[frozenset[Demand]]()
+    usable = set(demands)
+    for device in (one for many in devices for one in many):
+        satisfied = set[Demand]()
+        for demand in tuple(usable):
+            try:
+                satisfied |= {demand} if device.matches(demand.expressions) else set()
+            except SelectorError as error:
+                groups.problems[demand] = f"{PREFIX}: {error}"
+                usable.discard(demand)
+        matched.add(frozenset(satisfied))
+    for group in _join_overlapping(usable, matched):
+        if len(group) > MAX_GROUP:
+            problem = f"{PREFIX}: more than {MAX_GROUP} different requests of all pods select the same devices"
+            groups.problems |= dict.fromkeys(group, problem)
+            continue
+        members = sorted(group, key=lambda one: one.name)
+        names: dict[Demand, list[str]] = {one: [] for one in members}
+        for size in range(1, len(members) + 1):
+            for subset in combinations(members, size):
+                for one in subset:
+                    names[one].append(" or ".join(member.name for member in subset))
+        groups.amounts |= {one: tuple(found) for one, found in names.items()}
+    return groups
+
+
+def _join_overlapping(demands: Iterable[Demand], matched: Iterable[frozenset[Demand]]) -> list[set[Demand]]:
+    """The demands in groups that share no device."""
+    groups = [{one} for one in demands]
+    for overlapping in matched:
+        touched = [one for one in groups if one & overlapping]
+        if len(touched) > 1:
+            groups = [one for one in groups if one not in touched] + [set().union(*touched)]
+    return groups
+
+
+def _read_claiming_pod(pod: Json) -> _ClaimingPod:
+    metadata, node = pod["metadata"], pod["spec"].get("nodeName") or ""
+    try:
+        return _ClaimingPod(metadata["uid"], metadata["namespace"], node, claims.claim_references(pod))
+    except ClaimError as error:
+        return _ClaimingPod(metadata["uid"], metadata["namespace"], node, (), str(error))
+    except Exception as error:
+        problem = f"{PREFIX}: it cannot be read: {type(error).__name__}"
+        return _ClaimingPod(metadata["uid"], metadata["namespace"], node, (), problem)
