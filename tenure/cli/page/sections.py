@@ -6,21 +6,23 @@ from the worker, and each read of them costs Temporal actions, so they are read 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
+from cachetools import TTLCache
 from temporalio.client import Client
 
 from tenure.cli.nodes import events, get, stuck, why
-from tenure.cli.nodes.workflows import list_stopped_workflows, query_states
+from tenure.cli.nodes.workflows import NodeClaimSummary, list_stopped_workflows, query_states
 from tenure.cli.temporal_client import Connection
 from tenure.controller.temporal.queries import query_invalid_objects
 from tenure.model.base import Message
 from workflows import ids, search_attributes
 
 EVENT_PERIOD: Final = timedelta(hours=24)
+SENTENCE_SECONDS: Final = 60.0
 
 Content = dict[str, Any]
 
@@ -34,19 +36,39 @@ class Section:
 def cluster_sections(client: Client, connection: Connection) -> Mapping[str, Section]:
     """By name, as in `page.js`."""
     readers = {
-        "nodes": (read_nodes, 5.0),
-        "attention": (read_attention, 15.0),
-        "pods": (read_pending_pods, 15.0),
+        "nodes": (NodesReader().read, 5.0),
+        "attention": (read_attention, 30.0),
+        "pods": (read_pending_pods, 30.0),
         "commands": (read_commands, 5.0),
-        "plan": (read_plan, 30.0),
+        "plan": (read_plan, 60.0),
         "events": (read_events, 15.0),
     }
     return {name: Section(partial(read, client, connection), seconds) for name, (read, seconds) in readers.items()}
 
 
-async def read_nodes(client: Client, connection: Connection) -> Content:
-    found = await get.read(client, connection.cluster, (), "", connection.page_url)
-    return get.nodes_as_json(await get.with_verdicts(client, found))
+class NodesReader:
+    """Reads the sentence of a blocker again when the blocker changes, and after a minute."""
+
+    def __init__(self) -> None:
+        self._explained: TTLCache[tuple[str, str, datetime | None], NodeClaimSummary] = TTLCache(
+            maxsize=10_000, ttl=SENTENCE_SECONDS
+        )
+
+    async def read(self, client: Client, connection: Connection) -> Content:
+        found = await get.read(client, connection.cluster, (), "", connection.page_url)
+        unexplained = [one for one in found if one.blocked_by and _blocker_key(one) not in self._explained]
+        for before, after in zip(unexplained, await get.with_verdicts(client, unexplained), strict=True):
+            if after.sentence:
+                self._explained[_blocker_key(before)] = after
+        return get.nodes_as_json([self._with_sentence(one) for one in found])
+
+    def _with_sentence(self, nodeclaim: NodeClaimSummary) -> NodeClaimSummary:
+        known = self._explained.get(_blocker_key(nodeclaim))
+        return replace(nodeclaim, blocked_by=known.blocked_by, sentence=known.sentence) if known else nodeclaim
+
+
+def _blocker_key(nodeclaim: NodeClaimSummary) -> tuple[str, str, datetime | None]:
+    return nodeclaim.workflow_id, nodeclaim.blocked_by, nodeclaim.since
 
 
 async def read_attention(client: Client, connection: Connection) -> Content:
