@@ -94,6 +94,7 @@ _DECISION: Final = "decision reason consolidation_type"
 _OFFERING: Final = "instance_type capacity_type zone"
 _TERMINATION_BUCKETS: Final = tuple(float(2**power) for power in range(12))
 """The buckets of Karpenter's metric of NodeClaims."""
+_POD_BUCKETS: Final = (0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0, 1800.0)
 _CALL_BUCKETS: Final = (0.001, 0.01, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 CLOUDPROVIDER_INSTANCE_LAUNCH_FAILURES = _counter(
@@ -181,6 +182,12 @@ POD_DELETION_COST_WRITES = _counter(
     "karpenter_pod_deletion_cost_pod_annotation_writes_total",
     "result",
     "deletion costs: `updated`, `skipped_unchanged`, `skipped_notfound`, `skipped_conflict` or `error`",
+)
+PODS_STARTUP_DURATION = _histogram(
+    "karpenter_pods_startup_duration_seconds", "", "time from the creation of a pod until it is Ready", _POD_BUCKETS
+)
+PODS_BOUND_DURATION = _histogram(
+    "karpenter_pods_bound_duration_seconds", "", "time from the creation of a pod until it is bound", _POD_BUCKETS
 )
 PODS_DRAINED = _counter("karpenter_pods_drained_total", "reason", "pods evicted or deleted by drains")
 PODS_EVICTION_REQUESTS = _counter(

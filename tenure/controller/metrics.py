@@ -13,7 +13,15 @@ from temporalio.common import MetricMeter
 from tenure import metrics
 from tenure.apis import labels, resources
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.dirty import ChangeBatch, ChangeSet, false_conditions, set_or_remove
+from tenure.controller.cache.dirty import (
+    ChangeBatch,
+    ChangeSet,
+    PodBound,
+    PodDeleted,
+    PodReady,
+    false_conditions,
+    set_or_remove,
+)
 from tenure.controller.cluster_pause import ClusterPause
 from tenure.controller.disruption.controller import DisruptionPass
 from tenure.controller.watched_cluster import WatchedCluster
@@ -55,6 +63,7 @@ class ControllerMetrics:
         self._offerings = OfferingMetrics(meter)
         self._expected_pods = cluster.expected_pods
         self._not_bound = GaugeFamily(metrics.PODS_NOT_BOUND, meter)
+        PodDurations(cluster.cache, meter, now)
 
     def on_changes(self, batch: ChangeBatch) -> None:
         self._nodeclaims.update(batch.changes)
@@ -76,6 +85,30 @@ class ControllerMetrics:
         self._nodepools.close()
         self._not_bound.record({})
         self._pending_pods.record({})
+
+
+class PodDurations:
+    """Records the durations of pods that were pending while this process watched. Conditions of pods have seconds."""
+
+    def __init__(self, cache: ClusterCache, meter: Meter, now: Callable[[], datetime]) -> None:
+        self._cache, self._now = cache, now
+        self._bound = metrics.PODS_BOUND_DURATION.bind(meter)
+        self._startup = metrics.PODS_STARTUP_DURATION.bind(meter)
+        self._starting: set[str] = set()
+        """UIDs of bound pods that were not Ready yet."""
+        cache.subscribe(PodBound, self._on_bound)
+        cache.subscribe(PodReady, self._on_ready)
+        cache.subscribe(PodDeleted, lambda event: self._starting.discard(event.pod.uid))
+
+    def _on_bound(self, event: PodBound) -> None:
+        pod = self._cache.pods[event.uid]
+        self._bound.record(((pod.bound or self._now()) - pod.created).total_seconds())
+        self._starting.add(event.uid)
+
+    def _on_ready(self, event: PodReady) -> None:
+        if event.uid in self._starting:
+            self._starting.remove(event.uid)
+            self._startup.record((self._now() - self._cache.pods[event.uid].created).total_seconds())
 
 
 class _NodeClaimSample(NamedTuple):

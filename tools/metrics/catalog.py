@@ -34,7 +34,9 @@ KARPENTER_ONLY: Final = (
     "nodes_total_daemon_limits, nodes_system_overhead, cluster_utilization_percent, pods_state: "
     "kube-state-metrics has them",
     "nodepools_cost_tracker_errors_total",
-    "pods_startup_duration_seconds and the other durations and ages of pods",
+    "pods_provisioning_* and pods_scheduling_decision_duration_seconds: `karpenter_pods_bound_duration_seconds` "
+    "includes them",
+    "pods_unstarted_time_seconds, pods_unbound_time_seconds: one series for each pod; use `tenure_pending_pods`",
     "scheduler_queue_depth, scheduler_unfinished_work_seconds, scheduler_ignored_pods_count, "
     "scheduler_pending_pods_by_effective_zone_count",
     "cluster_state_node_count, cluster_state_synced, cluster_state_unsynced_time_seconds: "

@@ -27,6 +27,7 @@ from tenure.controller.cache.dirty import (
     PlannerChanges,
     PodBound,
     PodDeleted,
+    PodReady,
     all_changes,
     budget_state,
     changes_disruption,
@@ -211,6 +212,8 @@ class ClusterCache:
             self.publish(PendingPodChanged(uid, waiting))
             if new is not None and new.node_name:
                 self.publish(PodBound(uid))
+        if new is not None and new.ready and not (old and old.ready):
+            self.publish(PodReady(uid))
         last = new or old
         if last is not None and (new is None or not new.is_alive):
             self.publish(PodDeleted(last))

@@ -199,6 +199,13 @@ class PodBound:
 
 
 @dataclass(frozen=True, slots=True)
+class PodReady:
+    """A pod became Ready."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class PodDeleted:
     """A pod was deleted, or is no longer alive (`PodFact.is_alive`)."""
 
@@ -231,7 +238,16 @@ class ChangeBatch:
     now: datetime
 
 
-CacheEvent = CacheChanged | PendingPodChanged | PodBound | PodDeleted | NodeClaimDeleted | CapacityLacking | ChangeBatch
+CacheEvent = (
+    CacheChanged
+    | PendingPodChanged
+    | PodBound
+    | PodReady
+    | PodDeleted
+    | NodeClaimDeleted
+    | CapacityLacking
+    | ChangeBatch
+)
 
 
 def pool_view(pool: Json) -> NodePoolView:
