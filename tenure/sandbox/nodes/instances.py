@@ -1,5 +1,6 @@
 """EC2 instances and instance types, with the data for a boot: hardware, and devices for device plugins."""
 
+from collections.abc import Iterator
 from typing import Any, Literal, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict
@@ -68,8 +69,18 @@ class InstanceSource(Protocol):
         ...
 
 
-_GPU_RESOURCES = {"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu", "Habana": "habana.ai/gaudi"}
+GPU_RESOURCES = {"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu", "Habana": "habana.ai/gaudi"}
 _ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
+
+
+class Gpu(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    manufacturer: str
+    count: int
+    memory_mib: int
+    """Of each of them."""
 
 
 class MachineType(BaseModel):
@@ -85,6 +96,7 @@ class MachineType(BaseModel):
     addresses_per_interface: int
     local_storage_gb: int = 0
     devices: dict[str, int] = {}
+    gpus: tuple[Gpu, ...] = ()
 
     @property
     def eni_limited_pods(self) -> int:
@@ -107,13 +119,24 @@ class MachineType(BaseModel):
             addresses_per_interface=network["Ipv4AddressesPerInterface"],
             local_storage_gb=described.get("InstanceStorageInfo", {}).get("TotalSizeInGB", 0),
             devices=_devices(described),
+            gpus=tuple(_gpus(described)),
+        )
+
+
+def _gpus(described: Any) -> Iterator[Gpu]:
+    for one in described.get("GpuInfo", {}).get("Gpus", []):
+        yield Gpu(
+            name=one.get("Name", ""),
+            manufacturer=one.get("Manufacturer", ""),
+            count=one["Count"],
+            memory_mib=one.get("MemoryInfo", {}).get("SizeInMiB", 0),
         )
 
 
 def _devices(described: Any) -> dict[str, int]:
     found: dict[str, int] = {}
     for gpu in described.get("GpuInfo", {}).get("Gpus", []):
-        resource = _GPU_RESOURCES.get(gpu.get("Manufacturer", ""))
+        resource = GPU_RESOURCES.get(gpu.get("Manufacturer", ""))
         if resource:
             found[resource] = found.get(resource, 0) + gpu["Count"]
     for neuron in described.get("NeuronInfo", {}).get("NeuronDevices", []):

@@ -6,6 +6,7 @@
 import asyncio
 import logging
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tenure.sandbox.controlplane.commands import KUBELET
@@ -165,6 +166,11 @@ class Kubelet:
     async def report_devices(self, devices: dict[str, int]) -> None:
         amounts = {resource: str(count) for resource, count in devices.items()}
         await self._api.patch_status(self.name, {"capacity": amounts, "allocatable": amounts})
+
+    async def publish_slices(self, slices: Iterable[Json]) -> None:
+        """Publish ResourceSlices, as the DRA drivers of the machine do. Existing ones stay."""
+        for one in slices:
+            await self._api.create_slice(one)
 
     async def add_taints(self, taints: Taints) -> None:
         await self._api.change_taints(self.name, lambda before: merge_taints(before, taints))

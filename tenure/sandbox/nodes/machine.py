@@ -12,6 +12,7 @@ from typing import Any, Literal
 from tenure.sandbox.nodes.api_connection import Json
 from tenure.sandbox.nodes.boot import Facts, NeverJoins, prepare_body
 from tenure.sandbox.nodes.capacity import found_by_plugins
+from tenure.sandbox.nodes.device_driver import build_slices
 from tenure.sandbox.nodes.fault_rules import (
     AddTaint,
     Deregister,
@@ -167,6 +168,7 @@ class Machine:
             return
         await asyncio.sleep(self._settings.device_seconds + ((late and late.seconds) or 0))
         await self._kubelet.report_devices(devices)
+        await self._kubelet.publish_slices(build_slices(self.instance.node_name, self._kubelet.uid, machine, devices))
 
     async def _run_fault(self, fault: RuntimeFault) -> None:
         if await run_fault(fault, self._kubelet):

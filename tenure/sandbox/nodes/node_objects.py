@@ -123,6 +123,7 @@ def condition(kind: str, status: ConditionStatus, reason: str, message: str, *, 
 
 
 _ROOT = "/api/v1/nodes"
+_SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 _NOT_FOUND, _CONFLICT = 404, 409
 Taints = list[Json]
 
@@ -148,6 +149,14 @@ class NodesApi:
             if error.status != _CONFLICT:
                 raise
             return None
+
+    async def create_slice(self, resource_slice: Json) -> None:
+        """Create a ResourceSlice. An existing one with this name stays."""
+        try:
+            await self._connection.call("POST", _SLICES, resource_slice)
+        except RequestRejected as error:
+            if error.status != _CONFLICT:
+                raise
 
     async def get(self, name: str) -> Json | None:
         try:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tenure.kube.facts.resource_slices import resource_slice, usable_devices
 from tenure.sandbox.aws.ec2.catalog.instance_types import all_types
 from tenure.sandbox.nodes.capacity import (
     found_by_plugins,
@@ -11,6 +12,7 @@ from tenure.sandbox.nodes.capacity import (
     memory_bytes,
     resources_of,
 )
+from tenure.sandbox.nodes.device_driver import build_slices
 from tenure.sandbox.nodes.instances import Instance, MachineType
 from tenure.sandbox.nodes.userdata import Join
 
@@ -48,6 +50,19 @@ def instance(kind: str = "m5.large", image: str = "", *, platform: str = "", efa
 )
 def test_device_plugins_need_driver_in_image(kind: str, image: str, found: dict[str, int]) -> None:
     assert found_by_plugins(instance(kind, image), machine(kind)) == found
+
+
+def test_driver_publishes_one_slice_of_the_devices_in_use() -> None:
+    (found,) = build_slices("n", "uid", machine("g5.12xlarge"), {NVIDIA: 4})
+    assert found["metadata"]["ownerReferences"][0]["uid"] == "uid"
+    (devices,) = [one.devices for one in (resource_slice(found),)]
+    assert [one.key for one in usable_devices([resource_slice(found)])] == [one.key for one in devices]
+    selector = "device.attributes['gpu.nvidia.com'].productName == 'NVIDIA A10G'"
+    memory = "device.capacity['gpu.nvidia.com'].memory.compareTo(quantity('20Gi')) >= 0"
+    assert len(devices) == 4 and all(one.matches((selector, memory)) for one in devices)
+    assert build_slices("n", "uid", machine("g5.12xlarge"), {}) == []
+    (efa,) = build_slices("n", "uid", machine("c6in.32xlarge"), {"vpc.amazonaws.com/efa": 2})
+    assert [one.matches(("device.attributes['dra.net'].rdma",)) for one in resource_slice(efa).devices] == [True, True]
 
 
 def test_efa_count_follows_launch_interfaces() -> None:
