@@ -143,12 +143,12 @@ class DeviceIndex:
         if new == old:
             return
         for one in (old, new):
-            for reference in one.references if one else ():
-                users = self._users.setdefault(reference.claim, set())
+            for claim in filter(None, [reference.claim for reference in one.references] if one else ()):
+                users = self._users.setdefault(claim, set())
                 (users.add if one is new else users.discard)(uid)
                 self._changed_pods |= users
                 if not users:
-                    del self._users[reference.claim]
+                    del self._users[claim]
             if one is not None and one.node:
                 bound = self._by_node.setdefault(one.node, set())
                 (bound.add if one is new else bound.discard)(uid)
@@ -278,6 +278,8 @@ class DeviceIndex:
         except ClaimError as error:
             text = str(error)
             return _Resolution(problem=text if text.startswith(PREFIX) else f"{PREFIX}: {text}")
+        except Exception as error:
+            return _Resolution(problem=f"{PREFIX}: they cannot be read: {type(error).__name__}: {error}")
         return _Resolution(dict(demands))
 
     def _find_spec(self, pod: _ClaimingPod, reference: ClaimReference) -> ClaimSpec:

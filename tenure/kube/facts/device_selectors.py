@@ -49,7 +49,7 @@ class DeviceSelector:
         """`device`: from `build_variables`. Raises SelectorError, for example for a missing attribute."""
         try:
             found = self._compiled.eval(data={"device": device}).value()
-        except RuntimeError as error:
+        except Exception as error:
             found = error
         if not isinstance(found, bool):
             raise SelectorError(f"{self._text}: {str(found)[:MAX_QUOTED]}, expected true or false")
