@@ -77,13 +77,20 @@ class NodeClaimContext:
         """`pods`: `namespace/name`."""
         self.update_state(evicted_pods=tuple(dict.fromkeys((*self.state.evicted_pods, *pods)))[:MAX_EVICTED_PODS])
 
-    def publish_event(self, reason: str, message: str, *, condition: str = "", status: str = "Unknown") -> None:
-        """Queue an event for the NodeClaim, and a condition with the same message.
+    def publish_event(
+        self, reason: str, message: str, *, condition: str = "", status: str = "Unknown", on_node: bool = False
+    ) -> None:
+        """Queue an event for the NodeClaim (`on_node`: for its Node too), and a condition with the same message.
 
         The outbox sends them in this order. It keeps the latest MAX_PENDING_EVENTS that it could not send.
         """
         request = ReportRequest(
-            claim=self.nodeclaim_ref, condition=condition, status=status, message=message, event=reason
+            claim=self.nodeclaim_ref,
+            condition=condition,
+            status=status,
+            message=message,
+            event=reason,
+            on_node=on_node,
         )
         self.update_state(pending_events=(*self.state.pending_events, request)[-MAX_PENDING_EVENTS:])
 

@@ -35,6 +35,10 @@ async def repair_node(context: NodeClaimContext) -> bool:
         case "reboot":
             await _reboot_node(context, repair)
             return False
+        case "report":
+            context.publish_event("DisruptionBlocked", repair.blocked_by, on_node=True)
+            context.update_state(health=policy.block_repair(health, repair.blocked_by))
+            return False
         case "replace":
             return await _replace_node(context, repair)
         case "withdraw":

@@ -206,7 +206,11 @@ class _PermitHeadroom:
     begun: set[str] = field(default_factory=set)
 
     def count_permit(self, uid: str, *, unused: bool) -> None:
-        zone = self._zone_of(uid)
+        """A permit for a node that was never initialized uses no budget (reference 1.15, section 3.5)."""
+        candidate = self._find_candidate(uid)
+        if not candidate.initialized:
+            return
+        zone = candidate.zone
         if zone:
             self.begun.add(zone)
         if unused and uid in self.unavailable:
@@ -250,9 +254,9 @@ class _PermitHeadroom:
             )
         return ""
 
-    def _zone_of(self, uid: str) -> str:
-        found = (one.candidates[uid].zone for one in self.allowed_disruptions.values() if uid in one.candidates)
-        return next(found, "")
+    def _find_candidate(self, uid: str) -> PermitCandidate:
+        found = (one.candidates[uid] for one in self.allowed_disruptions.values() if uid in one.candidates)
+        return next(found, PermitCandidate())
 
 
 def _too_young(budget: AllowedDisruptions, candidate: PermitCandidate, now: datetime) -> str:

@@ -46,9 +46,10 @@ _MAX_INTERVALS: Final = 100
 
 
 class Repair(Value):
-    """`recovered`: the last step has helped. `withdraw`: the requested replacement is not due any more."""
+    """`recovered`: the last step has helped. `withdraw`: the requested replacement is not due any more. `report`: the
+    Node must not be repaired."""
 
-    do: Literal["wait", "reboot", "replace", "recovered", "withdraw"] = "wait"
+    do: Literal["wait", "reboot", "replace", "recovered", "withdraw", "report"] = "wait"
     until: datetime | None = None
     condition: str = ""
     rung: int = 0
@@ -103,7 +104,9 @@ def _decide_step(state: NodeClaimState, now: datetime) -> Repair:
         message = f"unhealthy, {condition}: {steps[taken]} at {due.isoformat(timespec='seconds')}"
         return Repair(until=due, condition=condition, blocked_by=message)
     if state.observed.do_not_repair:
-        return Repair(condition=condition, blocked_by=f"unhealthy, {condition}: {DO_NOT_REPAIR_MESSAGE}")
+        message = f"unhealthy, {condition}: {DO_NOT_REPAIR_MESSAGE}"
+        is_reported = health.blocked_by == message
+        return Repair(do="wait" if is_reported else "report", condition=condition, blocked_by=message)
     is_requested = steps[taken] == "replace" and health.mode != "legacy"
     request = _build_request(state, matches, condition, due, now) if is_requested else None
     if health.blocked_until and now < health.blocked_until:
@@ -175,7 +178,8 @@ def with_request(health: Health, due: RepairDue | None) -> Health:
     return health.model_copy(update={"requested": due})
 
 
-def block_repair(health: Health, why: str, until: datetime) -> Health:
+def block_repair(health: Health, why: str, until: datetime | None = None) -> Health:
+    """`until`: None if the blocker is in the observation."""
     return health.model_copy(update={"blocked_until": until, "blocked_by": why})
 
 

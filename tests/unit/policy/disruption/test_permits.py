@@ -89,6 +89,16 @@ def test_repair_of_a_node_that_never_initialized_needs_no_budget_and_no_minimum_
     assert names(decide([permit_request("b", reason="Unhealthy")], young).granted) == ["b"]
 
 
+def test_permit_for_a_node_that_never_initialized_uses_no_budget() -> None:
+    budget = allowed_disruptions(1, "a", "b", "c")
+    starting = budget.candidates["a"].model_copy(update={"initialized": False})
+    budget = budget.model_copy(update={"candidates": {**budget.candidates, "a": starting}})
+    requests = [permit_request("b", reason="Unhealthy", minutes_ago=2), permit_request("c", reason="Unhealthy")]
+    assert names(decide(requests, budget, permit("a", reason="Unhealthy")).granted) == ["b"]
+    first = permit_request("a", reason="Unhealthy", minutes_ago=3)
+    assert names(decide([first, *requests], budget).granted) == ["a", "b"]
+
+
 def test_granted_permit_consumes_the_budget_until_its_node_does() -> None:
     requests = [permit_request("a")]
     assert names(decide(requests, allowed_disruptions(1, "a", "b"), permit("b")).granted) == []

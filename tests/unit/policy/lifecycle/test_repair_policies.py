@@ -9,7 +9,14 @@ from tenure.apis.lifecyclepolicy import LifecycleRules, RepairCondition
 from tenure.model.node_health import Health, RepairMode, UnhealthyCondition
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.policy.lifecycle.deadlines import problem_of
-from tenure.policy.lifecycle.repair import Repair, after_recovery, after_step, decide_repair, record_conditions
+from tenure.policy.lifecycle.repair import (
+    Repair,
+    after_recovery,
+    after_step,
+    block_repair,
+    decide_repair,
+    record_conditions,
+)
 from tenure.policy.lifecycle.repair_policies import matching_conditions, repair_conditions
 from tests.unit.policy.builders import NOW, after, node
 
@@ -133,7 +140,10 @@ def test_do_not_repair_blocks_every_step_once_it_is_due() -> None:
     state = unhealthy_state(("KernelReady", ""))
     state = state.model_copy(update={"observed": state.observed.model_copy(update={"do_not_repair": True})})
     assert "replace at" in decide(state, minutes=29).blocked_by
-    blocked = decide(state, hours=9)
+    reported = decide(state, hours=9)
+    assert reported.do == "report"
+    health = block_repair(state.health, reported.blocked_by)
+    blocked = decide(state.model_copy(update={"health": health}), hours=9)
     assert blocked.do == "wait" and blocked.until is None
     assert blocked.blocked_by == (
         "unhealthy, KernelReady=False: the Node has the annotation karpenter.sh/do-not-repair: true"

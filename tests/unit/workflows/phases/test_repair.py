@@ -240,3 +240,5 @@ async def test_do_not_repair_withdraws_the_request(fake: WorkerHarness) -> None:
     await make_unhealthy(fake, handle, repair_mode="replace", since=since, do_not_repair=True)
     await wait_until(lambda: annotations[labels.REPAIR_DUE] == "")
     await wait_until(lambda: is_blocked_by(handle, "karpenter.sh/do-not-repair"))
+    await wait_until(lambda: "DisruptionBlocked" in fake.events.reasons_for("node-a"))
+    assert fake.events.reasons_for("a").count("DisruptionBlocked") == 1
