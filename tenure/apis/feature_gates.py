@@ -73,7 +73,7 @@ class UnsupportedGate(NamedTuple):
     variable: str = "FEATURE_GATES"
 
 
-_DRA: Final = "Tenure does not plan for ResourceClaims: run such pods on nodes outside of NodePools"
+_DRA: Final = "Tenure launches no nodes for ResourceClaims; IGNORE_DRA_REQUESTS=false plans them onto existing nodes"
 UNSUPPORTED_GATES: Final = (
     UnsupportedGate("DRANVIDIAGPU", _DRA, "AWS_FEATURE_GATES"),
     UnsupportedGate("DRAEFA", _DRA, "AWS_FEATURE_GATES"),
