@@ -39,6 +39,12 @@ def crd_files() -> tuple[Path, ...]:
     return tuple(sorted((HERE / "crds").glob("*.yaml")))
 
 
+def chart_version() -> str:
+    """Version of the package, of the worker's chart and of its image, which a test keeps equal."""
+    chart = yaml.safe_load((HERE / "charts" / "tenure" / "Chart.yaml").read_text())
+    return str(chart["appVersion"])
+
+
 def service_account() -> tuple[str, str]:
     """Namespace and name of the worker's ServiceAccount. Raises ValueError if there is not exactly one."""
     (found,) = [one["metadata"] for one in rbac_documents() if one["kind"] == "ServiceAccount"]

@@ -44,14 +44,17 @@ class AccessRight(Value):
         return f"{self.verb} {self.resource}{'.' if self.group else ''}{self.group}{where}"
 
 
-async def check_version(client: KubeClient) -> list[Finding]:
-    """Raises model.faults if the API server does not answer."""
+async def check_version(client: KubeClient, cluster: str) -> list[Finding]:
+    """`cluster`: its name in EKS. Raises model.faults if the API server does not answer."""
     response = await client.request("GET", "/version")
     at, version = Subject(AREA, "API server"), response.get("gitVersion", "")
     numbers = re.match(r"v(\d+)\.(\d+)\.", version)
     if numbers and not MIN_VERSION <= (int(numbers[1]), int(numbers[2])) <= MAX_VERSION:
         low, high = (".".join(map(str, bound)) for bound in (MIN_VERSION, MAX_VERSION))
-        return [at.advice(f"{version} is outside of the supported versions {low} to {high}", "use a supported version")]
+        todo = "upgrade Tenure to a version that supports it"
+        if (int(numbers[1]), int(numbers[2])) < MIN_VERSION:
+            todo = f"aws eks update-cluster-version --name {cluster} --kubernetes-version {low}, one minor at a time"
+        return [at.advice(f"{version} is outside of the supported versions {low} to {high}", todo)]
     return [at.ok(version)]
 
 
@@ -63,7 +66,9 @@ async def check_kinds(client: KubeClient) -> list[Finding]:
         if response.code == 404:
             found.append(at.problem("the kind is not installed", "kubectl apply -f deploy/crds"))
         elif not response.is_success:
-            found.append(at.unknown(f"cannot be listed (HTTP {response.code})", "use other credentials"))
+            found.append(
+                at.unknown(f"cannot be listed (HTTP {response.code})", "run doctor with credentials that may list it")
+            )
         else:
             found.append(at.ok(f"served as {resource.api_version.rpartition('/')[2]}"))
     return found
@@ -90,6 +95,30 @@ async def check_schemas(client: KubeClient, expected: Mapping[str, Mapping[str, 
 
 def _schemas(document: Mapping[str, Any]) -> dict[str, Any]:
     return {one["name"]: one["schema"]["openAPIV3Schema"] for one in document["spec"]["versions"]}
+
+
+async def check_chart(client: KubeClient, version: str) -> list[Finding]:
+    """Whether the installed chart and the image of its workers are of this version. No findings without a chart.
+
+    `version`: of this package. A tag that is not a version is not compared.
+    """
+    parameters = {"labelSelector": "app.kubernetes.io/name=tenure"}
+    response = await client.send("GET", "/apis/apps/v1/deployments", params=parameters)
+    found = []
+    for one in response.parse_json().get("items", ()) if response.is_success else ():
+        metadata = one["metadata"]
+        chart = metadata["labels"].get("app.kubernetes.io/version", "")
+        image = one["spec"]["template"]["spec"]["containers"][0]["image"]
+        tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
+        at = Subject(AREA, f"chart {metadata['namespace']}/{metadata['name']}")
+        others = [part for part in (chart, tag) if re.match(r"\d+\.\d+\.\d+", part) and part != version]
+        if others:
+            todo = f"helm upgrade {metadata['name']} deploy/charts/tenure -n {metadata['namespace']} --reuse-values"
+            message = f"the chart is {chart or 'unknown'}, its image {tag or 'a digest'}, and doctor {version}"
+            found.append(at.advice(message, f"{todo}, from the sources of one version"))
+        else:
+            found.append(at.ok(f"version {chart}"))
+    return found
 
 
 async def read_aws_auth(client: KubeClient) -> frozenset[str] | None:

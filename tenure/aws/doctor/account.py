@@ -8,14 +8,13 @@ from typing import Any, Final, NamedTuple
 from tenure.apis import labels
 from tenure.apis.nodepool import NodePool
 from tenure.aws.client.client import AwsClients
+from tenure.aws.doctor.address import check_address
 from tenure.aws.eks_cluster import Clusters
 from tenure.aws.interruption.zonal_shift import ZonalShifts
 from tenure.model.base import Value, format_number
 from tenure.model.errors import BadInput, Fault, Finding, Forbidden, NotFound, Subject
 
 AREA: Final = "account"
-OLDEST, NEWEST = 26, 36
-"""Minor versions of Kubernetes that Karpenter's kinds support (reference 10.4)."""
 
 
 class Caller(Value):
@@ -61,6 +60,7 @@ async def check_zones(zones: ZonalShifts) -> list[Finding]:
 
 
 async def check_cluster(clusters: Clusters, name: str) -> list[Finding]:
+    """The version of Kubernetes is checked with the API server."""
     at = Subject(AREA, f"EKS cluster {name}")
     try:
         facts = await clusters.facts()
@@ -74,13 +74,32 @@ async def check_cluster(clusters: Clusters, name: str) -> list[Finding]:
     missing = [field for field, value in fields.items() if not value]
     if missing:
         return [at.problem(f"EKS returned no {', '.join(missing)}", "wait until the cluster is ACTIVE")]
-    if not OLDEST <= facts.minor <= NEWEST:
-        message = f"Kubernetes {facts.version} is not supported, expected 1.{OLDEST} to 1.{NEWEST}"
-        return [at.problem(message, "upgrade the cluster to a supported version")]
-    return [at.ok(f"Kubernetes {facts.version}, {facts.endpoint}")]
+    todo = f"aws eks describe-cluster --name {name} --query cluster.resourcesVpcConfig, and allow port 443 from here"
+    unreachable = await check_address(at, facts.endpoint, todo)
+    return unreachable or [at.ok(f"Kubernetes {facts.version}, {facts.endpoint}")]
+
+
+async def check_endpoint_access(clients: AwsClients, name: str) -> list[Finding]:
+    """Whether nodes can reach the endpoint of the API server. No findings if the cluster cannot be described.
+
+    With restricted public access and no private access, only nodes whose NAT address is in the ranges can join
+    (docs.aws.amazon.com/eks/latest/userguide/cluster-endpoint.html).
+    """
+    try:
+        response = await clients.call(clients.eks.describe_cluster, name=name)
+    except Fault:
+        return []
+    config = response["cluster"].get("resourcesVpcConfig") or {}
+    ranges = config.get("publicAccessCidrs") or []
+    if config.get("endpointPrivateAccess", True) or "0.0.0.0/0" in ranges:
+        return []
+    message = f"only {', '.join(ranges)} may reach the endpoint, and private access is off: nodes may not join"
+    todo = f"aws eks update-cluster-config --name {name} --resources-vpc-config endpointPrivateAccess=true"
+    return [Subject(AREA, f"EKS cluster {name} endpoint").advice(message, todo)]
 
 
 QUOTAS_AREA: Final = "quotas"
+_MORE_VCPUS: Final = 64
 _LITTLE: Final = 0.2
 """Share of the quota: the check warns if less is free."""
 _RUNNING: Final[list[Any]] = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
@@ -140,7 +159,10 @@ async def _check_quota(
         return at.unknown(fault.message, "run the doctor once with servicequotas:GetServiceQuota")
     limit, running = response["Quota"]["Value"], used.get((name, capacity_type), 0)
     message = f"{format_number(running, 6)} of {format_number(limit, 6)} vCPUs are in use"
-    todo = f"request an increase of quota {code} of service ec2 in Service Quotas"
+    todo = (
+        "aws service-quotas request-service-quota-increase --service-code ec2 "
+        f"--quota-code {code} --desired-value {format_number(max(2 * limit, running + _MORE_VCPUS), 6)}"
+    )
     if limit - running < 1:
         return at.problem(message, todo)
     if limit - running < limit * _LITTLE:

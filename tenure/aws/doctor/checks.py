@@ -8,9 +8,16 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodepool import NodePool
 from tenure.aws.amifamily.images import Images
 from tenure.aws.client.client import AwsClients
-from tenure.aws.doctor.account import Caller, check_caller, check_cluster, check_quotas, check_zones
+from tenure.aws.doctor.account import (
+    Caller,
+    check_caller,
+    check_cluster,
+    check_endpoint_access,
+    check_quotas,
+    check_zones,
+)
 from tenure.aws.doctor.eventbridge import QueueTarget, check_rules, rules_targeting
-from tenure.aws.doctor.node_role import check_node_roles, check_spot_role
+from tenure.aws.doctor.node_role import Identities, check_node_roles, check_spot_role
 from tenure.aws.doctor.nodeclass import PermissionDryRuns, Selectors
 from tenure.aws.doctor.permissions import check_permissions
 from tenure.aws.doctor.queue import AREA, TEMPLATE, check_key, check_policy, check_retention
@@ -88,18 +95,20 @@ class AwsDoctor:
         caller, found = await check_caller(self._clients)
         if not caller.arn:
             return found
+        identities = Identities(self._clients)
         selectors = Selectors(
-            self._clients, Networks(self._clients, FreeAddresses()), Images(self._clients, self._clusters)
+            Networks(self._clients, FreeAddresses()), Images(self._clients, self._clusters), identities
         )
         trials = PermissionDryRuns(self._clients, self._settings)
         parts = await asyncio.gather(
             check_cluster(self._clusters, self._settings.cluster_name),
+            check_endpoint_access(self._clients, self._settings.cluster_name),
             check_zones(ZonalShifts(self._clients, self._settings)),
             check_permissions(self._clients, caller, policies(caller), role=role),
             *(selectors.check(one) for one in node_classes),
             *(trials.launch(one) for one in node_classes),
             trials.clean_up(),
-            check_node_roles(self._clients, self._settings.cluster_name, node_classes, aws_auth),
+            check_node_roles(self._clients, identities, self._settings.cluster_name, node_classes, aws_auth),
             check_spot_role(self._clients, pools),
             check_events(self._clients, queue, ignored=ignored),
             check_quotas(self._clients, pools),

@@ -5,7 +5,7 @@ must be able to assume it, and the kubelet needs the policies of AWS's guide to 
 """
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from tenure.apis import labels
@@ -32,21 +32,52 @@ POLICIES: Final[Mapping[str, Sequence[str]]] = {
 """Policies of AWS of which a node role needs one, by purpose."""
 
 
+class Identities:
+    """Reads each role and each instance profile once. Raises model.faults at every read of one that failed."""
+
+    def __init__(self, clients: AwsClients) -> None:
+        self._clients = clients
+        self._reads: dict[tuple[str, str], asyncio.Task[Mapping[str, Any]]] = {}
+
+    async def read_role(self, name: str) -> Mapping[str, Any]:
+        response = await self._read_once("role", name, self._clients.iam.get_role, RoleName=name)
+        found: Mapping[str, Any] = response["Role"]
+        return found
+
+    async def read_profile(self, name: str) -> Mapping[str, Any]:
+        get = self._clients.iam.get_instance_profile
+        response = await self._read_once("profile", name, get, InstanceProfileName=name)
+        found: Mapping[str, Any] = response["InstanceProfile"]
+        return found
+
+    async def _read_once(self, kind: str, name: str, get: Callable[..., Any], **request: str) -> Mapping[str, Any]:
+        if (kind, name) not in self._reads:
+            self._reads[kind, name] = asyncio.create_task(self._clients.call(get, **request))
+        return await self._reads[kind, name]
+
+
 async def check_node_roles(
-    clients: AwsClients, cluster: str, node_classes: Sequence[EC2NodeClass], aws_auth: Collection[str] | None
+    clients: AwsClients,
+    identities: Identities,
+    cluster: str,
+    node_classes: Sequence[EC2NodeClass],
+    aws_auth: Collection[str] | None,
 ) -> list[Finding]:
     """Once per role. Classes whose role or profile does not exist have findings elsewhere.
 
     `aws_auth`: ARNs of roles that the ConfigMap aws-auth maps to nodes; None if it cannot be read.
     """
-    names = await asyncio.gather(*(_role_name(clients, one) for one in node_classes))
+    names = await asyncio.gather(*(_role_name(identities, one) for one in node_classes))
     found = await asyncio.gather(
-        *(_check_role(clients, cluster, name, aws_auth) for name in sorted({name for name in names if name}))
+        *(
+            _check_role(clients, identities, cluster, name, aws_auth)
+            for name in sorted({name for name in names if name})
+        )
     )
     return [one for part in found for one in part]
 
 
-async def _role_name(clients: AwsClients, node_class: EC2NodeClass) -> str:
+async def _role_name(identities: Identities, node_class: EC2NodeClass) -> str:
     """Of the class, or of its instance profile; empty if unknown."""
     if node_class.spec.role:
         return node_class.spec.role.rpartition("/")[2]
@@ -54,16 +85,18 @@ async def _role_name(clients: AwsClients, node_class: EC2NodeClass) -> str:
     if not profile:
         return ""
     try:
-        response = await clients.call(clients.iam.get_instance_profile, InstanceProfileName=profile)
+        found = await identities.read_profile(profile)
     except Fault:
         return ""
-    return next((str(one["RoleName"]) for one in response["InstanceProfile"]["Roles"]), "")
+    return next((str(one["RoleName"]) for one in found["Roles"]), "")
 
 
-async def _check_role(clients: AwsClients, cluster: str, name: str, aws_auth: Collection[str] | None) -> list[Finding]:
+async def _check_role(
+    clients: AwsClients, identities: Identities, cluster: str, name: str, aws_auth: Collection[str] | None
+) -> list[Finding]:
     at = Subject(AREA, f"role {name}")
     try:
-        role: Mapping[str, Any] = (await clients.call(clients.iam.get_role, RoleName=name))["Role"]
+        role = await identities.read_role(name)
     except NotFound:
         return []
     except Fault as fault:
@@ -86,7 +119,8 @@ def _check_trust(at: Subject, role: Mapping[str, Any]) -> list[Finding]:
     if services & set(_EC2):
         return []
     message = "EC2 cannot assume it, so instances have no credentials"
-    return [at.problem(message, f"allow {_EC2[0]} to sts:AssumeRole in the role's trust policy")]
+    todo = f"aws iam update-assume-role-policy, with a statement that allows {_EC2[0]} sts:AssumeRole"
+    return [at.problem(message, todo)]
 
 
 async def _check_policies(clients: AwsClients, at: Subject, role: str) -> list[Finding]:

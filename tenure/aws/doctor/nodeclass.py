@@ -4,15 +4,17 @@ A dry run of a launch verifies that image, subnet, security groups and profile f
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.ec2nodeclass_selectors import SecurityGroupTerm, SubnetTerm
 from tenure.aws.amifamily.families import AliasError
 from tenure.aws.amifamily.images import Images
 from tenure.aws.client.client import AwsClients
 from tenure.aws.client.errors import DRY_RUN, INSUFFICIENT
+from tenure.aws.doctor.node_role import Identities
 from tenure.aws.instance.launch_templates import LaunchTemplate
 from tenure.aws.nodeclass.subnets_and_security_groups import Networks
 from tenure.aws.settings import AwsSettings
@@ -24,8 +26,8 @@ _FEW_ADDRESSES: Final = 32
 
 
 class Selectors:
-    def __init__(self, clients: AwsClients, networks: Networks, images: Images) -> None:
-        self._clients, self._networks, self._images = clients, networks, images
+    def __init__(self, networks: Networks, images: Images, identities: Identities) -> None:
+        self._networks, self._images, self._identities = networks, images, identities
 
     async def check(self, node_class: EC2NodeClass) -> list[Finding]:
         """Check every part, even if the check of another part fails."""
@@ -37,7 +39,12 @@ class Selectors:
         at = Subject(AREA, f"EC2NodeClass {node_class.name} subnets")
         subnets = await self._networks.find_subnets(node_class)
         if not subnets:
-            return [at.problem("no subnets match", _tagging_advice("spec.subnetSelectorTerms", "subnets"))]
+            return [
+                at.problem(
+                    "no subnets match",
+                    _tagging_command("spec.subnetSelectorTerms", "SUBNET-ID", node_class.spec.subnet_selector_terms),
+                )
+            ]
         zones = sorted({one.zone for one in subnets})
         message = f"{len(subnets)} in {', '.join(zones)} with {sum(one.free for one in subnets)} free addresses"
         tight = [one.id for one in subnets if one.free < _FEW_ADDRESSES]
@@ -54,7 +61,13 @@ class Selectors:
         at = Subject(AREA, f"EC2NodeClass {node_class.name} security groups")
         groups = await self._networks.find_security_groups(node_class)
         if not groups:
-            return [at.problem("no groups match", _tagging_advice("spec.securityGroupSelectorTerms", "groups"))]
+            field = "spec.securityGroupSelectorTerms"
+            return [
+                at.problem(
+                    "no groups match",
+                    _tagging_command(field, "GROUP-ID", node_class.spec.security_group_selector_terms),
+                )
+            ]
         return [at.ok(", ".join(one.id for one in groups))]
 
     async def _check_amis(self, node_class: EC2NodeClass) -> list[Finding]:
@@ -73,12 +86,12 @@ class Selectors:
     async def _check_identity(self, node_class: EC2NodeClass) -> list[Finding]:
         """Check the role, or the instance profile if the class has one; users create both."""
         role, profile = node_class.spec.role.rpartition("/")[2], node_class.spec.instance_profile
-        iam, at = self._clients.iam, Subject(AREA, f"EC2NodeClass {node_class.name} role")
+        at = Subject(AREA, f"EC2NodeClass {node_class.name} role")
         try:
             if profile:
-                await self._clients.call(iam.get_instance_profile, InstanceProfileName=profile)
+                await self._identities.read_profile(profile)
             elif role:
-                await self._clients.call(iam.get_role, RoleName=role)
+                await self._identities.read_role(role)
         except NotFound as fault:
             field = "instanceProfile" if profile else "role"
             at = Subject(AREA, f"EC2NodeClass {node_class.name} {field}")
@@ -99,8 +112,13 @@ async def _run_guarded(
         return [Subject(AREA, f"EC2NodeClass {node_class.name}").unknown(fault.message, todo)]
 
 
-def _tagging_advice(field: str, what: str) -> str:
-    return f"tag the {what} as {field} requires, or correct {field}"
+def _tagging_command(field: str, resource: str, terms: Sequence[SubnetTerm | SecurityGroupTerm]) -> str:
+    """For the first term with tags; a term without tags selects by ID or name."""
+    tags: Mapping[str, str] = next((one.tags for one in terms if one.tags), {})
+    if not tags:
+        return f"correct {field}"
+    text = " ".join(f"Key={key},Value={'' if value == '*' else value}" for key, value in tags.items())
+    return f"aws ec2 create-tags --resources {resource} --tags {text}, or correct {field}"
 
 
 TRIAL_AREA: Final = "trial"

@@ -120,14 +120,16 @@ def check_retention(queue: str, attributes: Mapping[str, str]) -> Finding:
     retention = timedelta(seconds=int(attributes.get("MessageRetentionPeriod", 345600)))
     redrive = _max_receive_count(attributes.get("RedrivePolicy", ""))
     moved = timedelta(minutes=redrive / RECEIPTS_A_MINUTE) if redrive else retention
+    url = f"$(aws sqs get-queue-url --queue-name {queue} --query QueueUrl --output text)"
+    set_attributes = f"aws sqs set-queue-attributes --queue-url {url} --attributes"
     message = f"messages survive an outage of Temporal of {_format_span(min(retention, moved))}"
     if moved < retention:
         message += ", then they move to the dead-letter queue"
         if redrive < MOST_RECEIVES:
-            todo = f"set maxReceiveCount of its RedrivePolicy to {MOST_RECEIVES}, the most that SQS allows"
+            todo = f"{set_attributes} RedrivePolicy=..., with maxReceiveCount {MOST_RECEIVES}, the most that SQS allows"
             return at.advice(message, todo)
     if retention < LONG:
-        todo = f"set MessageRetentionPeriod to 345600 (4 days), as {TEMPLATE} does; retention is free"
+        todo = f"{set_attributes} MessageRetentionPeriod=345600"
         return at.advice(f"{message}, then they are lost", todo)
     return at.ok(message)
 

@@ -10,10 +10,11 @@ import typer
 import yaml
 
 import tenure.kube.adapters.build
-from deploy.resources import OPTIONAL_RBAC, crd_files, policy_statements, rbac_documents, service_account
+from deploy.resources import OPTIONAL_RBAC, chart_version, crd_files, policy_statements, rbac_documents, service_account
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodepool import NodePool
 from tenure.aws.doctor.account import Caller
+from tenure.aws.doctor.address import check_address
 from tenure.aws.doctor.checks import AwsDoctor
 from tenure.cli.console import findings_table, summarize_findings
 from tenure.cli.exit_codes import DONE, FAILED, UsageError
@@ -22,6 +23,7 @@ from tenure.cli.worker_settings import settings_command, temporal_connection
 from tenure.controller.temporal.doctor import check_temporal
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.doctor import (
+    check_chart,
     check_kinds,
     check_objects,
     check_rights,
@@ -80,7 +82,8 @@ async def _check_cluster(settings: Settings) -> tuple[list[Finding], _ClusterObj
     except Fault as fault:
         return [Subject("cluster", "API server").problem(fault.message, "set KUBECONFIG")], _ClusterObjects()
     try:
-        found = await check_version(cluster.client)
+        found = await check_version(cluster.client, settings.cluster_name)
+        found += await check_chart(cluster.client, chart_version())
         found += await check_kinds(cluster.client)
         documents = [yaml.safe_load(one.read_text()) for one in crd_files()]
         found += await check_schemas(cluster.client, {one["metadata"]["name"]: one for one in documents})
@@ -158,4 +161,5 @@ async def _check_temporal(settings: Settings) -> list[Finding]:
             deployment=settings.temporal_deployment_name,
         )
     except UsageError as error:
-        return [Subject("temporal", settings.temporal_address).problem(str(error), "set TEMPORAL_ADDRESS")]
+        at, todo = Subject("temporal", settings.temporal_address), "set TEMPORAL_ADDRESS, and allow its port from here"
+        return await check_address(at, settings.temporal_address, todo) or [at.problem(str(error), todo)]

@@ -22,6 +22,8 @@ class SimSettings:
     cluster_endpoint: str = "https://cluster.demo.invalid"
     cluster_ca: str = DEFAULT_CA
     cluster_version: str = "1.34"
+    endpoint_private_access: bool = True
+    public_access_cidr: str = "0.0.0.0/0"
     service_cidr: str = "10.100.0.0/16"
     ip_family: str = "ipv4"
     service_ipv6_cidr: str = "fd7d:9f7a:1::/108"

@@ -11,7 +11,7 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodepool import NodePool
 from tenure.aws.adapters import AwsAdapters
 from tenure.aws.doctor.account import Caller
-from tenure.aws.doctor.checks import AwsDoctor
+from tenure.aws.doctor.checks import AwsDoctor, Policies
 from tenure.aws.settings import AwsSettings
 from tenure.model.errors import Finding
 from tenure.sandbox.aws.admin.client import AwsControl
@@ -42,12 +42,18 @@ async def run_doctor(
     queue: str = "",
     pools: Sequence[NodePool] = (),
     aws_auth: Collection[str] | None = None,
+    policies: Policies = statements,
+    **settings: Any,
 ) -> list[Finding]:
+    """`settings`: fields of AwsSettings. By default, the endpoint of the cluster is the stand-in."""
+    values: dict[str, Any] = {"cluster_endpoint": endpoint, **settings}
     with as_key(key):
-        doctor = AwsDoctor(AwsSettings(cluster_name="demo", region="us-west-2", endpoint_url=endpoint, pool_size=4))
+        doctor = AwsDoctor(
+            AwsSettings(cluster_name="demo", region="us-west-2", endpoint_url=endpoint, pool_size=4, **values)
+        )
     try:
         return await doctor.check(
-            policies=statements, role=role, queue=queue, node_classes=classes, pools=pools, aws_auth=aws_auth
+            policies=policies, role=role, queue=queue, node_classes=classes, pools=pools, aws_auth=aws_auth
         )
     finally:
         doctor.close()
@@ -148,13 +154,7 @@ async def test_denied_queue_action_of_the_worker_is_named(endpoint: str, control
 
 async def test_zonal_shift_is_reported_when_the_setting_is_on(endpoint: str, control: AwsControl) -> None:
     control.shift_zone("usw2-az1")
-    with as_key("admin"):
-        settings = AwsSettings(
-            cluster_name="demo", region="us-west-2", endpoint_url=endpoint, pool_size=4, zonal_shift=True
-        )
-        doctor = AwsDoctor(settings)
-    found = await doctor.check(policies=statements, role="", queue="", node_classes=(), pools=())
-    doctor.close()
+    found = await run_doctor(endpoint, zonal_shift=True)
     (finding,) = [one for one in found if one.subject == "zonal shift"]
     assert finding.level == "advice" and "usw2-az1" in finding.message
 

@@ -1,11 +1,12 @@
 """`tenure doctor` checks the installed kinds by the HTTP code of a list request."""
 
+import json
 from typing import Any, cast
 
 import pytest
 
 from tenure.kube.client.client import KubeClient, Response
-from tenure.kube.doctor import check_kinds, check_version
+from tenure.kube.doctor import check_chart, check_kinds, check_version
 
 
 class Api:
@@ -62,6 +63,49 @@ async def test_kind_is_reported_as_not_installed_only_after_404(code: int, level
     ],
 )
 async def test_unsupported_kubernetes_version_is_advised(version: str, level: str) -> None:
-    (found,) = await check_version(cast(KubeClient, Server(version)))
+    (found,) = await check_version(cast(KubeClient, Server(version)), "demo")
     assert found.level == level
     assert found.message.startswith(version)
+
+
+async def test_old_cluster_is_upgraded_and_new_cluster_needs_another_tenure() -> None:
+    (old,) = await check_version(cast(KubeClient, Server("v1.28.9-eks-1")), "demo")
+    assert old.todo.startswith("aws eks update-cluster-version --name demo --kubernetes-version 1.29")
+    (new,) = await check_version(cast(KubeClient, Server("v1.38.0")), "demo")
+    assert "upgrade Tenure" in new.todo
+
+
+class Deployments:
+    """Lists one Deployment of the chart."""
+
+    def __init__(self, chart: str, image: str) -> None:
+        labels = {"app.kubernetes.io/version": chart}
+        pod = {"containers": [{"name": "worker", "image": image}]}
+        self.item = {
+            "metadata": {"name": "nodes", "namespace": "system", "labels": labels},
+            "spec": {"template": {"spec": pod}},
+        }
+
+    async def send(self, method: str, path: str, *, params: dict[str, str]) -> Response:
+        assert (path, params) == (
+            "/apis/apps/v1/deployments",
+            {"labelSelector": "app.kubernetes.io/name=tenure"},
+        )
+        return Response(200, json.dumps({"items": [self.item]}).encode())
+
+
+@pytest.mark.parametrize(
+    ("chart", "image", "level"),
+    [
+        ("0.2.0", "registry.example:5000/tenure:0.2.0", "ok"),
+        ("0.2.0", "registry.example/tenure:nightly", "ok"),
+        ("0.2.0", "registry.example:5000/tenure@sha256:00", "ok"),
+        ("0.1.0", "registry.example/tenure:0.2.0", "advice"),
+        ("0.2.0", "registry.example/tenure:0.3.0", "advice"),
+    ],
+)
+async def test_chart_and_image_have_the_version_of_the_doctor(chart: str, image: str, level: str) -> None:
+    (found,) = await check_chart(cast(KubeClient, Deployments(chart, image)), "0.2.0")
+    assert found.level == level
+    expected = "helm upgrade nodes deploy/charts/tenure -n system --reuse-values" if level == "advice" else ""
+    assert found.todo.startswith(expected)

@@ -1,0 +1,27 @@
+"""The doctor separates a name that does not resolve from a port that does not answer."""
+
+import asyncio
+
+from tenure.aws.doctor.address import check_address
+from tenure.model.errors import Subject
+
+AT = Subject("temporal", "address")
+
+
+async def test_open_port_has_no_finding() -> None:
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        assert await check_address(AT, f"127.0.0.1:{port}", "open it") == []
+        assert await check_address(AT, f"http://127.0.0.1:{port}/path", "open it") == []
+
+
+async def test_unknown_name_is_a_problem_of_dns() -> None:
+    (found,) = await check_address(AT, "temporal-frontend.temporal.invalid:7233", "open it")
+    assert found.level == "problem" and "temporal-frontend.temporal.invalid does not resolve" in found.message
+    assert "nslookup temporal-frontend.temporal.invalid" in found.todo and "dnsPolicy=Default" in found.todo
+
+
+async def test_closed_port_is_named() -> None:
+    (found,) = await check_address(AT, "127.0.0.1:1", "open it")
+    assert "127.0.0.1 does not answer on port 1" in found.message and found.todo == "open it"
