@@ -1,9 +1,10 @@
 # Every target installs its requirements; a second call starts at once. ARGS is passed to the command of the target.
 .DEFAULT_GOAL := help
 .PHONY: help setup controlplane tools docs pictures demo unit test test-kubernetes test-integration test-killed test-replay test-nightly \
-    test-chaos test-all check audit sbom bench scenarios chaos compare postgres clean
+    test-chaos test-all check audit sbom release image bench scenarios chaos compare postgres clean
 BIN := .venv/bin
 ARGS ?=
+IMAGE ?= REGISTRY/tenure
 KILLS ?= 100
 CLUSTERS ?= 5000
 NODES ?= 5000
@@ -92,6 +93,13 @@ audit: setup build/audit ## List known vulnerabilities of the locked packages, f
 sbom: build/audit ## Write the worker's bill of materials (CycloneDX) to build/sbom.json
 	@build/audit/bin/cyclonedx-py requirements requirements/worker.txt --output-reproducible -o build/sbom.json
 	@echo build/sbom.json
+
+release: setup tools ## Build the wheel, the charts, release notes and checksums in build/release
+	@$(BIN)/python -m tools.release
+
+image: ## Build and push the image for amd64 and arm64 with SBOM and provenance (IMAGE=REGISTRY/tenure:TAG), by docker buildx
+	docker buildx build --platform linux/amd64,linux/arm64 --sbom=true --provenance=mode=max \
+	    --file deploy/Dockerfile --tag $(IMAGE) --push $(ARGS) .
 
 bench: controlplane ## Measure plans and whole runs: seconds, nodes, AWS calls, CPU, memory (NODES=0: no large cluster)
 	@$(BIN)/python -m benchmarks.planner

@@ -418,5 +418,14 @@ def test_chart_accepts_the_values_of_the_install_page(tmp_path: Path) -> None:
     assert environment_of(render_chart(values))["CLUSTER_NAME"] == "prod"
 
 
+def test_chart_accepts_the_flags_of_the_install_page(tmp_path: Path) -> None:
+    flags = [part for one in re.findall(r"--set [\w.]+=\S+", INSTALL) for part in one.split()]
+    flags = [one.replace("$CLUSTER", "prod").replace("$REGION", "eu-west-1") for one in flags]
+    values = tmp_path / "values.yaml"
+    values.write_text("{}")
+    variables = environment_of(render_chart(values, *flags))
+    assert set(variables) >= {"CLUSTER_NAME", "AWS_REGION", "INTERRUPTION_QUEUE", "TEMPORAL_ADDRESS"}
+
+
 def test_install_page_names_every_crd() -> None:
     assert {one["metadata"]["name"] for one in render_crds()} <= set(re.findall(r"[a-z0-9]+(?:\.[a-z0-9-]+)+", INSTALL))

@@ -1,0 +1,36 @@
+"""The files of a release: wheel, charts, notes and checksums."""
+
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from deploy.resources import chart_version
+from tests.support.paths import ROOT
+from tools.release import CHARTS, build, release_notes
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def test_release_has_the_wheel_the_charts_the_notes_and_their_checksums(tmp_path: Path) -> None:
+    version, folder = chart_version(), tmp_path / "release"
+    names = {one.name for one in build(folder)}
+    charts = {f"{chart}-{version}.tgz" for chart in CHARTS}
+    assert names == {f"tenure-{version}-py3-none-any.whl", "NOTES.md", "SHA256SUMS", *charts}
+    result = subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=folder, capture_output=True)
+    assert result.returncode == 0 and len(result.stdout.splitlines()) == len(names) - 1
+    for chart in CHARTS:
+        with tarfile.open(folder / f"{chart}-{version}.tgz") as archive:
+            member = archive.extractfile(f"{chart}/Chart.yaml")
+            assert member and yaml.safe_load(member.read())["version"] == version
+
+
+def test_notes_are_the_section_of_the_version() -> None:
+    changelog = "## Unreleased\n- new\n\n## 0.2.0 - 2026-11-26\n\n### Added\n- a\n\n## 0.1.0 - 2026-01-01\n- b\n"
+    assert release_notes(changelog, "0.2.0") == "### Added\n- a\n"
+    assert release_notes(changelog, "0.1.0") == "- b\n"
+    with pytest.raises(ValueError, match="no section for the version"):
+        release_notes(changelog, "0.3.0")
+    assert release_notes((ROOT / "CHANGELOG.md").read_text(), chart_version()).startswith("### ")
