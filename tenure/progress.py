@@ -67,7 +67,7 @@ class LineProgress:
 
 
 @contextmanager
-def show_progress() -> Iterator[Progress]:
+def report_progress() -> Iterator[Progress]:
     console = Console(stderr=True)
     if not console.is_terminal:
         yield LineProgress()

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from tenure.progress import show_progress
+from tenure.progress import report_progress
 from tenure.sandbox.controlplane.golang import ensure_golang, golang_environment
 from tenure.sandbox.controlplane.versions import cache_folder, install_file
 from tenure.sandbox.errors import BuildFailed
@@ -32,7 +32,7 @@ def build() -> None:
     """Build into the cache. Raises `BuildFailed`. Service discovery, most of the code, is excluded."""
     _cached_path().parent.mkdir(parents=True, exist_ok=True)
     with (
-        show_progress() as report,
+        report_progress() as report,
         tempfile.TemporaryDirectory(dir=_cached_path().parent, prefix=".promtool-") as folder,
     ):
         compiler = ensure_golang(report)

@@ -23,7 +23,7 @@ from tenure.controller.rebuild import Discrepancy, Rebuild, list_running_workflo
 from tenure.controller.temporal.client import Installation
 from tenure.controller.temporal.errors import format_rpc_error
 from tenure.model.errors import BadInput, Fault
-from tenure.progress import show_progress
+from tenure.progress import report_progress
 from tenure.settings import Settings
 from tenure.worker.settings import host_settings, installation_of
 
@@ -78,7 +78,7 @@ async def rebuild_workflows(settings: Settings, *, dry_run: bool) -> list[Discre
 
 async def _apply_rebuild(rebuild: Rebuild, found: Sequence[Discrepancy], installation: Installation) -> None:
     try:
-        with show_progress() as progress:
+        with report_progress() as progress:
             progress.step("rebuild: workflows", len(found))
             await rebuild.repair(found, installation, progress.advance)
             progress.advance(len(found))

@@ -30,7 +30,7 @@ from tenure.cli.output import Result
 from tenure.cli.worker_settings import temporal_connection
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.model.errors import Fault
-from tenure.progress import show_progress
+from tenure.progress import report_progress
 from tenure.settings import Settings
 
 Karpenter = Annotated[str, typer.Option(help="Karpenter's Deployment (namespace/name).")]
@@ -104,7 +104,7 @@ async def _run_handover(
         temporal = await _connect_temporal(found.settings, needed=not back)
         question = _CONFIRM_HAND_BACK if back else _CONFIRM_ADOPTION
         _confirm(question.format(karpenter=karpenter.path, tenure=tenure.path), yes)
-        with show_progress() as progress:
+        with report_progress() as progress:
             handover = Handover(
                 cluster=cluster,
                 temporal=temporal,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tenure.progress import Progress, show_progress
+from tenure.progress import Progress, report_progress
 from tenure.sandbox.controlplane.build import build
 from tenure.sandbox.controlplane.download import download
 from tenure.sandbox.controlplane.versions import (
@@ -34,7 +34,7 @@ def find_or_build(environment: Mapping[str, str] = os.environ, *, minor: str = "
     cache = binaries_folder(release)
     if missing_binaries(environment, cache):
         cache.mkdir(parents=True, exist_ok=True)
-        with show_progress() as report, only_one(cache.with_name(f"{cache.name}.lock"), report):
+        with report_progress() as report, only_one(cache.with_name(f"{cache.name}.lock"), report):
             _ensure_cached(release, cache, environment, report)
     return Binaries({name: _find_binary(name, environment, cache) or cache / name for name in NAMES})
 

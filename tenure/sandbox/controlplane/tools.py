@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from tenure.progress import show_progress
+from tenure.progress import report_progress
 from tenure.sandbox.controlplane.binaries import only_one
 from tenure.sandbox.controlplane.build import Target, build_target
 from tenure.sandbox.controlplane.golang import WHEEL, ensure_golang
@@ -56,7 +56,7 @@ def _ensure_built(tool: Target, version: str, least: tuple[int, ...] = GO, wheel
     cache = cache_folder() / "bin" / "-".join((tool.module, version, *platform_target()))
     if _missing_binaries(tool, cache):
         cache.mkdir(parents=True, exist_ok=True)
-        with show_progress() as report, only_one(cache.with_name(f"{cache.name}.lock"), report):
+        with report_progress() as report, only_one(cache.with_name(f"{cache.name}.lock"), report):
             # Check again under the lock, because another process may have built them meanwhile.
             if missing := _missing_binaries(tool, cache):
                 build_target(ensure_golang(report, least, wheel), tool, missing, cache, report)

@@ -57,7 +57,7 @@ const phase = (one) =>
 function nodeRow(one) {
   return row(
     cell(link(one.nodeClaim, one.workflowUrl)),
-    cell(one.node),
+    cell(one.node, 'text'),
     cell(phase(one)),
     cell(since(one.since)),
     cell(until(one.deadline)),
@@ -65,7 +65,7 @@ function nodeRow(one) {
     cell(one.zone),
     cell(one.capacityType),
     cell(price(one.pricePerHour), 'number'),
-    cell(one.blockedBy, one.overdue ? 'bad' : ''),
+    cell(one.blockedBy, 'text'),
   )
 }
 
@@ -116,7 +116,7 @@ function attentionRows() {
     ...late.map((one) => [one.what, one.code, one.since, one.blockedBy]),
     ...invalidObjects.map((one) => [`${one.kind} ${one.name}`, 'InvalidObject', null, one.message]),
     ...paused.map((one) => [one.what, 'Paused', null, one.pause ? `${one.pause.by}: ${one.pause.reason}` : '']),
-  ].map(([what, code, at, why, url]) => row(cell(link(what, url)), cell(code, 'code warn'), cell(since(at)), cell(why)))
+  ].map(([what, code, at, why, url]) => row(cell(link(what, url)), cell(code, 'warn'), cell(since(at)), cell(why, 'text')))
 }
 
 const podNames = (group) => (group.pods > 1 ? `${group.pod} and ${group.pods - 1} more` : group.pod)
@@ -127,10 +127,10 @@ function renderPods() {
     row(
       cell(pod),
       cell(pods, 'number'),
-      cell(verdict.code, verdict.clears_by_itself ? 'code' : 'code warn'),
+      cell(verdict.code, verdict.clears_by_itself ? '' : 'warn'),
       cell(since(verdict.since)),
-      cell(verdict.sentence),
-      cell(verdict.clears_by_itself ? 'nothing, it clears by itself' : verdict.remedy),
+      cell(verdict.sentence, 'text'),
+      cell(verdict.clears_by_itself ? 'nothing, it clears by itself' : verdict.remedy, 'text'),
     ),
   )
   fill('pods', rows)
@@ -145,7 +145,7 @@ function renderCommands() {
       cell(one.step),
       cell(since(one.since)),
       cell(until(one.deadline)),
-      cell(one.blockedBy),
+      cell(one.blockedBy, 'text'),
     ),
   )
   fill('commands', rows)
@@ -156,8 +156,8 @@ function renderPlan() {
   const rows = commands.map((one) =>
     row(
       cell(one.reason),
-      cell(one.nodes.join(', ')),
-      cell((one.replacements ?? []).join('; ') || 'nothing'),
+      cell(one.nodes.join(', '), 'text'),
+      cell((one.replacements ?? []).join('; ') || 'nothing', 'text'),
       cell(one.pods ?? 0, 'number'),
       cell(price(one.price_before ?? 0), 'number'),
       cell(price(one.price_after ?? 0), 'number'),
@@ -178,8 +178,8 @@ function renderEvents() {
       cell(link(one.nodeClaim, one.workflowUrl)),
       cell(one.nodePool),
       cell(one.policy || 'none'),
-      cell(one.action),
-      cell(one.done),
+      cell(one.action, 'text'),
+      cell(one.done, 'text'),
     ),
   )
   fill('events', rows)
