@@ -105,7 +105,7 @@ function groupByPool(nodes) {
 }
 
 function attentionRows() {
-  const nodes = (sections.nodes?.nodes ?? []).filter((one) => one.overdue || one.blockedBy.startsWith('needs attention'))
+  const nodes = (sections.nodes?.nodes ?? []).filter((one) => one.overdue || one.blockedBy.includes('needs attention:'))
   const pods = (sections.pods?.groups ?? []).filter((one) => !one.verdict.clears_by_itself)
   const pools = Object.entries(sections.pods?.nodePoolsNotReady ?? {})
   const { late = [], invalidObjects = [], paused = [] } = sections.attention ?? {}
