@@ -1,5 +1,6 @@
 """The files of a release: wheel, charts, notes and checksums."""
 
+import re
 import subprocess
 import tarfile
 from pathlib import Path
@@ -34,3 +35,13 @@ def test_notes_are_the_section_of_the_version() -> None:
     with pytest.raises(ValueError, match="no section for the version"):
         release_notes(changelog, "0.3.0")
     assert release_notes((ROOT / "CHANGELOG.md").read_text(), chart_version()).startswith("### ")
+
+
+def test_workflow_pins_actions_by_commit_and_runs_existing_targets() -> None:
+    text = (ROOT / ".github" / "workflows" / "release.yaml").read_text()
+    (job,) = yaml.safe_load(text)["jobs"].values()
+    actions = [one["uses"] for one in job["steps"] if "uses" in one]
+    assert actions and all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", one) for one in actions)
+    makefile = (ROOT / "Makefile").read_text()
+    targets = re.findall(r"\bmake ([a-z-]+)", "\n".join(one.get("run", "") for one in job["steps"]))
+    assert targets == ["release", "image"] and all(f"\n{one}: " in makefile for one in targets)
