@@ -54,10 +54,16 @@ function showEmpty(section, empty) {
 const phase = (one) =>
   element('span', one.overdue ? 'bad' : '', one.phase + (one.overdue ? ' overdue' : '') + (one.paused ? ' paused' : ''))
 
+function nodeCell(name) {
+  const made = cell(name.split('.')[0])
+  made.title = name
+  return made
+}
+
 function nodeRow(one) {
   return row(
     cell(link(one.nodeClaim, one.workflowUrl)),
-    cell(one.node, 'text'),
+    nodeCell(one.node),
     cell(phase(one)),
     cell(since(one.since)),
     cell(until(one.deadline)),
