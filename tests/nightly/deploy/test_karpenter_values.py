@@ -71,7 +71,14 @@ POD_VALUES: dict[str, Any] = {
     "dnsPolicy": "Default",
     "dnsConfig": {"options": [{"name": "ndots", "value": "1"}]},
     "hostNetwork": True,
-    "initContainers": [{"name": "proxy", "image": "registry.example/proxy:1", "restartPolicy": "Always"}],
+    "initContainers": [
+        {
+            "name": "proxy",
+            "image": "registry.example/proxy:1",
+            "restartPolicy": "Always",
+            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        }
+    ],
 }
 
 
