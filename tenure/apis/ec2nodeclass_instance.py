@@ -83,7 +83,8 @@ class NetworkInterface(KubeModel):
 
 NETWORK_INTERFACE_RULES: Final = (
     Rule(
-        "self.exists(i, i.networkCardIndex == 0 && i.deviceIndex == 0 && i.interfaceType == 'interface')",
+        "self.size() == 0 "
+        "|| self.exists(i, i.networkCardIndex == 0 && i.deviceIndex == 0 && i.interfaceType == 'interface')",
         "networkInterfaces must contain the primary interface: "
         "add networkCardIndex: 0, deviceIndex: 0, interfaceType: interface, or remove the field",
     ),
