@@ -1,8 +1,14 @@
 """A client of a real API server that shows how the server validates and stores an object, mostly by dry run."""
 
+import base64
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
+import yaml
 
 from tenure.apis.capacitybuffer import CapacityBuffer
 from tenure.apis.ec2nodeclass import EC2NodeClass
@@ -72,6 +78,21 @@ class ApiServerClient:
         query = ({"fieldValidation": "Strict"} if body else {}) | ({"dryRun": "All"} if dry_run else {})
         async with self._session.request(method, self._url + path, json=body, params=query) as response:
             return response.status, await response.json()
+
+
+@asynccontextmanager
+async def open_client(kubeconfig: Path) -> AsyncIterator[ApiServerClient]:
+    config = _read(kubeconfig)
+    cluster = config["clusters"][0]["cluster"]
+    authority = base64.b64decode(cluster.get("certificate-authority-data", ""))
+    tls = ssl.create_default_context(cadata=authority.decode()) if authority else False
+    headers = {"Authorization": f"Bearer {config['users'][0]['user']['token']}"}
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls), headers=headers) as session:
+        yield ApiServerClient(session, cluster["server"])
+
+
+def _read(kubeconfig: Path) -> Any:
+    return yaml.safe_load(kubeconfig.read_text())
 
 
 async def assert_row(server: ApiServerClient, base: Object, row: Row) -> Object:
