@@ -126,7 +126,7 @@ async def capture_all(sandbox: Sandbox, program: str, folder: Path) -> None:
                 await browser.wait_for_text("Workflows")
                 album = Album(browser, session, folder)
                 await album.capture_cluster_page(
-                    "cluster-page", nodes.draining.name, "Drain overdue", "eligible", "No AWS events", height=1000
+                    "cluster-page", nodes.draining.name, "Drain overdue", "eligible", "No AWS events", height=1180
                 )
                 await album.capture_node("node-draining", nodes.draining, "Blocked by", "default/shop", height=900)
                 await album.capture_node("node-starting", nodes.starting, "Blocked by", scene.TAINT, height=940)
