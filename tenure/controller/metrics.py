@@ -63,7 +63,7 @@ class ControllerMetrics:
         self._offerings = OfferingMetrics(meter)
         self._expected_pods = cluster.expected_pods
         self._not_bound = GaugeFamily(metrics.PODS_NOT_BOUND, meter)
-        PodDurations(cluster.cache, meter, now)
+        self._pod_durations = PodDurations(cluster.cache, meter, now)
 
     def on_changes(self, batch: ChangeBatch) -> None:
         self._nodeclaims.update(batch.changes)

@@ -48,11 +48,12 @@ async def check_version(client: KubeClient, cluster: str) -> list[Finding]:
     """`cluster`: its name in EKS. Raises model.faults if the API server does not answer."""
     response = await client.request("GET", "/version")
     at, version = Subject(AREA, "API server"), response.get("gitVersion", "")
-    numbers = re.match(r"v(\d+)\.(\d+)\.", version)
-    if numbers and not MIN_VERSION <= (int(numbers[1]), int(numbers[2])) <= MAX_VERSION:
+    match = re.match(r"v(\d+)\.(\d+)\.", version)
+    numbers = (int(match[1]), int(match[2])) if match else MIN_VERSION
+    if not MIN_VERSION <= numbers <= MAX_VERSION:
         low, high = (".".join(map(str, bound)) for bound in (MIN_VERSION, MAX_VERSION))
         todo = "upgrade Tenure to a version that supports it"
-        if (int(numbers[1]), int(numbers[2])) < MIN_VERSION:
+        if numbers < MIN_VERSION:
             todo = f"aws eks update-cluster-version --name {cluster} --kubernetes-version {low}, one minor at a time"
         return [at.advice(f"{version} is outside of the supported versions {low} to {high}", todo)]
     return [at.ok(version)]

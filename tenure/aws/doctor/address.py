@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from tenure.model.errors import Finding, Subject
 
 _TIMEOUT_SECONDS: Final = 5.0
-DNS_TODO: Final = (
+_DNS_REMEDY: Final = (
     "check the name with `nslookup {host}`; if CoreDNS has no node, "
     "helm upgrade tenure deploy/charts/tenure --reuse-values --set dnsPolicy=Default"
 )
@@ -22,7 +22,7 @@ async def check_address(at: Subject, address: str, todo: str) -> list[Finding]:
         async with asyncio.timeout(_TIMEOUT_SECONDS):
             _, writer = await asyncio.open_connection(host, port)
     except socket.gaierror as error:
-        return [at.problem(f"{host} does not resolve: {error.strerror}", DNS_TODO.format(host=host))]
+        return [at.problem(f"{host} does not resolve: {error.strerror}", _DNS_REMEDY.format(host=host))]
     except (OSError, TimeoutError) as error:
         return [at.problem(f"{host} does not answer on port {port}: {error or 'timeout'}", todo)]
     writer.close()

@@ -6,10 +6,10 @@ from functools import lru_cache
 
 from cel_expr_python import cel
 
+from tenure.apis.cel import MAX_QUOTED, compile_expression
 from tenure.apis.durations import quote
 from tenure.aws.kubelet.expressions import ExpressionError, Variables
 
-MAX_QUOTED = 100
 _INT, _DOUBLE = cel.Type.INT, cel.Type.DOUBLE
 
 
@@ -19,13 +19,7 @@ class Expression:
     def __init__(self, text: str) -> None:
         """Raises ExpressionError for an invalid expression, or one without a numeric result."""
         self._text = quote(text, MAX_QUOTED)
-        try:
-            text.encode()
-            self._made = _environment().compile(text)
-        except UnicodeEncodeError:
-            raise ExpressionError(f"{self._text} has an unpaired surrogate, expected Unicode text") from None
-        except RuntimeError as error:
-            raise ExpressionError(f"{self._text}: {_first_error(str(error))[:MAX_QUOTED]}") from None
+        self._made = compile_expression(_environment(), text, ExpressionError)
         kind = self._made.return_type()
         if kind not in (_INT, _DOUBLE, cel.Type.DYN):
             raise ExpressionError(f"{self._text} returns a {kind.name().lower()}, expected an int or a double")
@@ -70,8 +64,3 @@ def _make_overload(name: str, left: cel.Type, right: cel.Type, choose: Callable[
         False,
         choose if is_int else lambda a, b: float(choose(a, b)),
     )
-
-
-def _first_error(message: str) -> str:
-    first = message.split("ERROR: ")[1:2] or [message]
-    return first[0].partition("\n")[0].removeprefix("<input>:").partition(" [INVALID_ARGUMENT]")[0]

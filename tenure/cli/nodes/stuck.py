@@ -24,6 +24,7 @@ from tenure.cli.nodes.workflows import (
     PageUrl,
     StoppedWorkflow,
     as_json,
+    format_iso,
     format_links,
     format_since,
     format_span,
@@ -98,10 +99,9 @@ class StuckItem:
 async def list_stuck_items(client: Client, cluster: str, now: datetime) -> list[StuckItem]:
     """From visibility; rollouts first, EC2NodeClasses that are not ready last."""
     pools = ids.nodepool(cluster, "")
-    commands = f"WorkflowType = 'Disruption' AND {_running_condition(ids.disruption(cluster, ''))}"
     classes = f"WorkflowType = 'EC2NodeClass' AND {_running_condition(ids.nodeclass(cluster, ''))}"
     nodepools = f"WorkflowType = 'NodePool' AND {_running_condition(pools)}"
-    under_way = [one async for one in client.list_workflows(commands, page_size=1000)]
+    under_way = await list_commands(client, cluster)
     nodeclasses = [one.id async for one in client.list_workflows(classes, page_size=1000)]
     found_pools = [one async for one in client.list_workflows(nodepools, page_size=1000)]
     rollouts = [one for one in found_pools if one.typed_search_attributes.get(search_attributes.OVERDUE)]
@@ -119,6 +119,12 @@ async def list_stuck_items(client: Client, cluster: str, now: datetime) -> list[
         *(one for state in nodepool_states.values() if (one := nodepool_item(state))),
         *(nodeclass_item(one) for one in nodeclass_states.values() if one.ready == "False"),
     ]
+
+
+async def list_commands(client: Client, cluster: str) -> list[WorkflowExecution]:
+    """Disruption commands that are being executed."""
+    query = f"WorkflowType = 'Disruption' AND {_running_condition(ids.disruption(cluster, ''))}"
+    return [one async for one in client.list_workflows(query, page_size=1000)]
 
 
 def _running_condition(prefix: str) -> str:
@@ -289,7 +295,7 @@ def stuck_result(
             {
                 "what": one.what,
                 "step": one.step,
-                "since": one.since.isoformat() if one.since else None,
+                "since": format_iso(one.since),
                 "blockedBy": one.blocked_by,
                 "code": one.code,
                 "sentence": one.sentence or one.blocked_by,

@@ -68,7 +68,6 @@ async def _serve_page(connection: Connection, listen: str, port: int) -> None:
     client = await connection.connect_to_cluster()
     feed = SectionFeed(cluster_sections(client, connection))
     application = make_application(feed, connection.cluster, host_names=host_names)
-
     try:
         async with serving(application, feed, listen, port) as used_port:
             for line in _format_links(cluster_links(connection) if connection.ui else {}):

@@ -253,8 +253,8 @@ def as_json(nodeclaim: NodeClaimSummary) -> dict[str, Any]:
         "instance": nodeclaim.instance_id,
         "nodePool": nodeclaim.pool,
         "phase": nodeclaim.phase,
-        "since": _format_iso(nodeclaim.since),
-        "deadline": _format_iso(nodeclaim.deadline),
+        "since": format_iso(nodeclaim.since),
+        "deadline": format_iso(nodeclaim.deadline),
         "overdue": nodeclaim.overdue,
         "blockedBy": nodeclaim.blocker,
         "code": nodeclaim.blocked_by,
@@ -276,7 +276,7 @@ def format_links(nodeclaims: Iterable[NodeClaimSummary]) -> list[str]:
     return ["\n".join(f"{name}  {url}" for name, url in links.items())] if links else []
 
 
-def _format_iso(at: datetime | None) -> str | None:
+def format_iso(at: datetime | None) -> str | None:
     return at.isoformat() if at else None
 
 

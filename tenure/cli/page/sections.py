@@ -15,10 +15,9 @@ from cachetools import TTLCache
 from temporalio.client import Client
 
 from tenure.cli.nodes import events, get, stuck, why
-from tenure.cli.nodes.workflows import NodeClaimSummary, list_stopped_workflows, query_states
+from tenure.cli.nodes.workflows import NodeClaimSummary, format_iso, list_stopped_workflows, query_states
 from tenure.cli.temporal_client import Connection
 from tenure.controller.temporal.queries import query_invalid_objects
-from tenure.model.base import Message
 from workflows import ids, search_attributes
 
 EVENT_PERIOD: Final = timedelta(hours=24)
@@ -106,18 +105,11 @@ async def read_plan(client: Client, connection: Connection) -> Content:
     return why.as_json(await why.query_disruption_status(client, connection.cluster))
 
 
-class _CommandState(Message):
-    """The part of a command's state that the page shows."""
-
-    blocked_by: str = ""
-
-
 async def read_commands(client: Client, connection: Connection) -> Content:
     """Disruption commands that are being executed."""
     prefix = ids.disruption(connection.cluster, "")
-    query = f"WorkflowType = 'Disruption' AND ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '{prefix}'"
-    found = [one async for one in client.list_workflows(query, page_size=100)]
-    states = await query_states(client, [one.id for one in found], _CommandState)
+    found = await stuck.list_commands(client, connection.cluster)
+    states = await query_states(client, [one.id for one in found], stuck.BlockedState)
 
     def as_json(one: Any) -> Content:
         attributes, state = one.typed_search_attributes, states.get(one.id)
@@ -125,8 +117,8 @@ async def read_commands(client: Client, connection: Connection) -> Content:
             "name": one.id.removeprefix(prefix),
             "nodePool": attributes.get(search_attributes.NODE_POOL),
             "step": attributes.get(search_attributes.PHASE),
-            "since": _iso(attributes.get(search_attributes.PHASE_SINCE)),
-            "deadline": _iso(attributes.get(search_attributes.DEADLINE)),
+            "since": format_iso(attributes.get(search_attributes.PHASE_SINCE)),
+            "deadline": format_iso(attributes.get(search_attributes.DEADLINE)),
             "blockedBy": state.blocked_by if state else "",
             "workflowUrl": connection.page_url(one.id) or None,
         }
@@ -141,7 +133,3 @@ async def read_events(client: Client, connection: Connection) -> Content:
     rows = events.select_rows(await reader.list_node_events(after), after)
     found: Content = events.as_json(rows[::-1], None)
     return {"events": found["events"]}
-
-
-def _iso(at: datetime | None) -> str | None:
-    return at.isoformat() if at else None

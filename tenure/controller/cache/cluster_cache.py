@@ -40,17 +40,10 @@ from tenure.controller.cache.dirty import (
 )
 from tenure.controller.cache.occupancy import Occupancy, concerns_pods
 from tenure.controller.cache.occupancy import with_observed_times as with_times
+from tenure.controller.settings import DEVICE_KINDS
 from tenure.kube.client.errors import Json
 from tenure.kube.client.list_watch import Delta
-from tenure.kube.client.resources import (
-    DEVICE_CLASSES,
-    KINDS,
-    NODES,
-    PODS,
-    RESOURCE_CLAIM_TEMPLATES,
-    RESOURCE_CLAIMS,
-    RESOURCE_SLICES,
-)
+from tenure.kube.client.resources import DEVICE_CLASSES, KINDS, NODES, PODS
 from tenure.kube.facts import default_spread as spread_kinds
 from tenure.kube.facts.default_spread import DefaultSpread
 from tenure.kube.facts.device_classes import DeviceClasses
@@ -81,7 +74,7 @@ E = TypeVar("E", bound=CacheEvent)
 log = structlog.get_logger(__name__)
 
 _RECENT_DELETIONS: Final = 2000
-_DEVICE_KINDS: Final = (RESOURCE_CLAIM_TEMPLATES.plural, RESOURCE_CLAIMS.plural, RESOURCE_SLICES.plural)
+_DEVICE_KINDS: Final = frozenset(one.plural for one in DEVICE_KINDS)
 _IDENTITY: Final = "identity"
 """The step that assigns Nodes to NodeClaims."""
 _HANDLE: Final = "handle"

@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from tenure.apis.cel import MAX_QUOTED, compile_expression
 from tenure.apis.durations import quote
 from tenure.apis.quantity import NANO, parse
 
 if TYPE_CHECKING:
     from cel_expr_python import cel
 
-MAX_QUOTED: Final = 100
 _MAX_CACHED: Final = 1024
 """Number of compiled expressions; each takes some kilobytes."""
 _MACRO: Final = re.compile(r"\.\s*(all|exists|exists_one|existsOne|map|filter|transformList|transformMap)\s*\(")
@@ -37,13 +37,7 @@ class DeviceSelector:
         self._text = quote(text, MAX_QUOTED)
         if _MACRO.search(text):
             raise SelectorError(f"{self._text}: Tenure does not support macros that loop, such as all and exists")
-        try:
-            text.encode()
-            self._compiled = _environment().compile(text)
-        except UnicodeEncodeError:
-            raise SelectorError(f"{self._text} has an unpaired surrogate, expected Unicode text") from None
-        except RuntimeError as error:
-            raise SelectorError(f"{self._text}: {_first_error(str(error))}") from None
+        self._compiled = compile_expression(_environment(), text, SelectorError)
 
     def matches(self, device: Mapping[str, Any]) -> bool:
         """`device`: from `build_variables`. Raises SelectorError, for example for a missing attribute."""
@@ -102,8 +96,3 @@ def _compare(left: Mapping[str, Any], right: Mapping[str, Any]) -> int:
         if left.keys() == right.keys() == {key}:
             return int(left[key] > right[key]) - int(left[key] < right[key])
     raise ValueError("two quantities or two versions can be compared")
-
-
-def _first_error(message: str) -> str:
-    first = message.split("ERROR: ")[1:2] or [message]
-    return first[0].partition("\n")[0].removeprefix("<input>:").partition(" [INVALID_ARGUMENT]")[0][:MAX_QUOTED]
