@@ -23,18 +23,19 @@ log = structlog.get_logger(__name__)
 
 LEADER_LEASE: Final = "tenure-leader-election"
 """In the worker's namespace; its holder hosts the watch."""
-LEASE_DURATION: Final = timedelta(seconds=7)
+LEASE_DURATION: Final = timedelta(seconds=8)
 """After it, another replica takes over: with LEASE_RETRY_SECONDS, within ten seconds of a kill."""
-RENEW_SECONDS: Final = 2.0
+RENEW_SECONDS: Final = 1.5
 RENEW_RETRY_SECONDS: Final = 0.5
-RENEW_DEADLINE_SECONDS: Final = 5.0
+RENEW_DEADLINE_SECONDS: Final = 6.0
 """The leader stops if it could not renew for this time, before another replica may take over."""
-LEASE_RETRY_SECONDS: Final = 1.0
+LEASE_RETRY_SECONDS: Final = 0.5
 """Interval of a candidate's attempts, with up to 20 % more."""
 NEW_LEADER_SECONDS: Final = 120.0
 """A new leader has this time to sync its caches before it may count as lost."""
 LEADER_CHECK_SECONDS: Final = 10.0
-REQUEST_TIMEOUT_SECONDS: Final = 2.0
+REQUEST_TIMEOUT_SECONDS: Final = 3.0
+"""Of one attempt: an overloaded API server answers late, and a lost connection must leave time for a second attempt."""
 RETRY_AFTER_FAULT_SECONDS: Final = 5.0
 """Meanwhile, another replica may take over."""
 
@@ -44,7 +45,7 @@ class LeaseStore(Protocol):
 
     async def get(self, namespace: str, name: str) -> ObservedLease | None: ...
 
-    async def write(self, lease: ObservedLease) -> None: ...
+    async def write(self, lease: ObservedLease) -> ObservedLease: ...
 
 
 class LeaderElector:
@@ -60,6 +61,8 @@ class LeaderElector:
         self._is_leader_lost = is_leader_lost
         self._observed_version, self._observed_at = "", 0.0
         self._observed_holder, self._next_check_at = "", 0.0
+        self._held: ObservedLease | None = None
+        """The Lease as this process wrote it last."""
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Until cancelled: acquire the Lease, and run `lead` while this process holds it. An error of `lead` releases
@@ -130,13 +133,13 @@ class LeaderElector:
 
     async def _hold(self) -> bool:
         """Create, acquire or renew the Lease; False while another process holds it. Raises Conflict if another process
-        was faster."""
+        was faster. The holder renews with one request, without a read."""
         REQUEST_PRIORITY.set("lease")
         async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
-            lease, now = await self._leases.get(self._namespace, LEADER_LEASE), utc_now()
+            lease, self._held = self._held or await self._leases.get(self._namespace, LEADER_LEASE), None
             if lease and lease.holder not in ("", self._identity) and not await self._may_replace(lease):
                 return False
-            await self._leases.write(self._next_lease(lease, now))
+            self._held = await self._leases.write(self._next_lease(lease, utc_now()))
             return True
 
     async def _may_replace(self, lease: ObservedLease) -> bool:
@@ -161,6 +164,7 @@ class LeaderElector:
 
     async def _release(self) -> None:
         """Best effort: an unreleased Lease expires."""
+        self._held = None
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
                 lease = await self._leases.get(self._namespace, LEADER_LEASE)

@@ -56,8 +56,9 @@ class KubeLeases:
         found = await self._client.get(LEASES.path(name, namespace=namespace))
         return _parse_lease(found) if found and (found.get("spec") or {}).get("renewTime") else None
 
-    async def write(self, lease: ObservedLease) -> None:
-        """Create the Lease, or replace the version that was read. Raises Conflict if it has changed since."""
+    async def write(self, lease: ObservedLease) -> ObservedLease:
+        """Create the Lease, or replace the version that was read; returns the written one. Raises Conflict if it has
+        changed since."""
         metadata = {"name": lease.name, "namespace": lease.namespace}
         body = {
             "apiVersion": LEASES.api_version,
@@ -72,9 +73,10 @@ class KubeLeases:
             },
         }
         if lease.version:
-            await self._client.request("PUT", LEASES.path(lease.name, namespace=lease.namespace), body=body)
-        else:
-            await self._client.request("POST", LEASES.path(namespace=lease.namespace), body=body)
+            return _parse_lease(
+                await self._client.request("PUT", LEASES.path(lease.name, namespace=lease.namespace), body=body)
+            )
+        return _parse_lease(await self._client.request("POST", LEASES.path(namespace=lease.namespace), body=body))
 
 
 def _parse_lease(lease: Json) -> ObservedLease:

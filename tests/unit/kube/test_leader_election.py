@@ -21,19 +21,23 @@ class FakeLeases:
     def __init__(self) -> None:
         self.lease: ObservedLease | None = None
         self.fault: Fault | None = None
-        self.writes = 0
+        self.reads = self.writes = 0
 
     async def get(self, namespace: str, name: str) -> ObservedLease | None:
         await asyncio.sleep(0)
+        self.reads += 1
         if self.fault:
             raise self.fault
         return self.lease
 
-    async def write(self, lease: ObservedLease) -> None:
+    async def write(self, lease: ObservedLease) -> ObservedLease:
+        if self.fault:
+            raise self.fault
         if lease.version != (self.lease.version if self.lease else ""):
             raise Conflict("changed")
         self.writes += 1
         self.lease = lease.model_copy(update={"version": str(self.writes)})
+        return self.lease
 
     @property
     def holder(self) -> str:
@@ -111,6 +115,25 @@ async def test_one_of_two_replicas_leads_and_hands_over_at_its_end(leases: FakeL
             assert leases.holder == ""
             await wait_until_leading(second)
             assert not first.leading and leases.lease and leases.lease.transitions == 1
+
+
+async def test_leader_renews_its_lease_without_reading_it(leases: FakeLeases) -> None:
+    first = Replica(leases, "1@a")
+    async with electing(first):
+        await wait_until_leading(first)
+        reads = leases.reads
+        await wait_until(partial(assert_written, leases, leases.writes + 3), seconds=20, poll_interval=0.01)
+        assert leases.reads == reads
+
+
+async def test_leader_continues_after_another_client_changed_its_lease(leases: FakeLeases) -> None:
+    first = Replica(leases, "1@a")
+    async with electing(first):
+        await wait_until_leading(first)
+        assert leases.lease
+        leases.lease = leases.lease.model_copy(update={"version": "changed"})
+        await wait_until(partial(assert_written, leases, leases.writes + 3), seconds=20, poll_interval=0.01)
+        assert first.leading and first.led == 1
 
 
 async def assert_written(leases: FakeLeases, writes: int) -> None:
