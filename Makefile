@@ -45,13 +45,14 @@ test: controlplane ## Run unit tests, adapter tests and smoke scenarios in one s
 	@$(PYTEST) -n 5 --junitxml=build/test.xml tests/unit tests/replay tests/adapters tests/smoke $(ARGS)
 
 test-kubernetes: export TENURE_KUBERNETES := 1.37
-test-kubernetes: setup ## Run the adapter tests with the newest supported version of Kubernetes
+test-kubernetes: setup ## Run the tests of the Kubernetes API with its newest supported version
 	@$(BIN)/python -c 'from tenure.sandbox.controlplane import find_or_build; find_or_build()'
-	@$(PYTEST) -n 5 --junitxml=build/kubernetes.xml tests/adapters tests/integration/evictions \
-	    tests/integration/sandbox/test_controlplane.py $(ARGS)
+	@$(PYTEST) -n 5 --junitxml=build/kubernetes.xml tests/adapters/apis tests/adapters/kube \
+	    tests/adapters/activities tests/adapters/cli tests/adapters/controller/test_host.py \
+	    tests/integration/evictions tests/integration/sandbox/test_controlplane.py $(ARGS)
 
 test-integration: controlplane ## Run all integration tests and scenarios
-	@$(PYTEST) -n 5 --junitxml=build/integration.xml tests/integration tests/scenarios $(ARGS)
+	@$(PYTEST) -n 7 --junitxml=build/integration.xml tests/integration tests/scenarios $(ARGS)
 
 test-killed: controlplane ## Run a sample of the scenarios with the worker killed once
 	@$(BIN)/python -m tests.scenarios.sample $(ARGS)
@@ -62,6 +63,7 @@ test-replay: setup ## Replay all stored histories with other hash seeds, and the
 
 test-nightly: controlplane tools ## Run chart, image, price and month tests, property tests at full depth, 200 random clusters
 	@$(PYTEST) -n 3 tests/nightly $(ARGS)
+	@TENURE_DAYS=30 TENURE_FAULTS=1000 TENURE_RESTARTS=0 $(PYTEST) tests/scenarios/empty_nodes/test_000_month.py $(ARGS)
 	@$(PYTEST) --random-clusters=200 -k random_clusters tests/integration/sandbox/test_planned_nodes.py $(ARGS)
 	@$(PYTEST) -n 3 --property-depth=full tests/unit tests/scenarios -m property $(ARGS)
 

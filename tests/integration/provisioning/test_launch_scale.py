@@ -23,7 +23,7 @@ from tests.support.product.eventually import wait_until
 from tests.support.product.objects import OF_TEST, node_claim
 from tests.support.product.product import DedicatedProduct, InstalledProduct
 
-LAUNCHES = int(os.environ.get("TENURE_LAUNCHES", "60"))
+LAUNCHES = int(os.environ.get("TENURE_LAUNCHES", "30"))
 LAUNCH_TIMEOUT_SECONDS = 300.0 + LAUNCHES
 """Seconds. A machine with other tests takes over a minute to replay the workflows after a kill, and then plans."""
 REFILL_RATE = 2.0

@@ -14,7 +14,7 @@ from tests.scenarios.empty_nodes.month import Month
 from tests.support.fakes.time_skipping_server import time_skipping
 from tests.support.fakes.worker import WorkerHarness
 
-FAULTS = int(os.environ.get("TENURE_FAULTS", "100"))
+FAULTS = int(os.environ.get("TENURE_FAULTS", "40"))
 SEED = int(os.environ.get("TENURE_SEED", "1"))
 DURATION = timedelta(days=int(os.environ.get("TENURE_DAYS", "1")))
 RESTARTS = float(os.environ.get("TENURE_RESTARTS", "0.2"))
