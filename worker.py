@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import structlog
-from temporalio.client import Client
+from temporalio.client import Client, Interceptor
 from temporalio.service import RPCError
 
 from activities.registry import (
@@ -59,6 +59,7 @@ from tenure.worker.temporal_workers import (
     shut_down,
     workflow_worker,
 )
+from tenure.worker.tracing import tracing
 from workflows import ids
 
 log = structlog.get_logger("worker")
@@ -86,6 +87,12 @@ def main(args: Sequence[str] | None = None) -> int:
 
 async def run(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT. Raises SettingsError or BadInput if a configured service does not respond."""
+    async with tracing(settings) as interceptors:
+        await run_until_stopped(settings, interceptors)
+
+
+async def run_until_stopped(settings: Settings, interceptors: Sequence[Interceptor]) -> None:
+    """`interceptors`: of the Temporal client and its workers."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -104,6 +111,7 @@ async def run(settings: Settings) -> None:
         namespace=settings.temporal_namespace,
         security=security,
         metrics_port=settings.metrics_port,
+        interceptors=interceptors,
     )
     meter = meter_of(temporal)
     endpoints = monitor_endpoints(meter)

@@ -323,6 +323,11 @@ class Settings(BaseSettings):
         description="Prometheus that the health gates of [rollouts](../disruption/rollouts.md) query, such as "
         "`http://prometheus.monitoring:9090`; without it, rollouts whose gates have queries wait",
     )
+    otel_exporter_otlp_endpoint: Annotated[str, AfterValidator(_web_address)] = Field(
+        "",
+        description="base URL of an OpenTelemetry collector, such as `http://otel-collector.monitoring:4318`, that "
+        "receives [traces of node startups](../operating/tracing.md); if empty, tracing is off",
+    )
     workflow_cache_size: int = Field(
         0,
         ge=0,

@@ -30,6 +30,8 @@ from tenure.model.nodeclaim.requests import GroupLaunchRequest, GroupRejection, 
 from tenure.model.observations import LaunchGroupJoinRequest
 from tenure.model.plan import LaunchDraft
 from tenure.model.workflow_states import ProvisioningState
+from tenure.tracing import workflow_spans
+from tenure.tracing.spans import JOINED_PREFIX
 from workflows.activity_options import CREATE_FLEET, PATCH, PREPARE, launch_options, with_summary
 
 MAX_ATTEMPTS = 10
@@ -108,7 +110,7 @@ class LaunchGroups:
         for number, ones in enumerate(chunks):
             self.start_group(
                 LaunchDraft(
-                    group_id=f"joined-{batch}-{number}",
+                    group_id=f"{JOINED_PREFIX}{batch}-{number}",
                     pool=ones[0].pool,
                     node_class=ones[0].node_class,
                     members=tuple(LaunchGroupMember(name=one.name, uid=one.uid) for one in ones),
@@ -116,13 +118,18 @@ class LaunchGroups:
                 )
             )
 
-    async def _run_attempts(self, draft: LaunchDraft | None) -> None:
+    async def _run_attempts(self, draft: LaunchDraft) -> None:
+        await self._run_group(draft, draft)
+
+    async def _resume_group(self, group: LaunchGroup) -> None:
+        await self._run_group(group, await self._launch_group(group))
+
+    async def _run_group(self, started: LaunchDraft | LaunchGroup, draft: LaunchDraft | None) -> None:
+        started_at = workflow.now()
         while draft is not None:
             group = await self._prepare_group(draft)
             draft = await self._launch_group(group) if group else None
-
-    async def _resume_group(self, group: LaunchGroup) -> None:
-        await self._run_attempts(await self._launch_group(group))
+        workflow_spans.record_group(started, started_at)
 
     async def _prepare_group(self, draft: LaunchDraft) -> LaunchGroup | None:
         """Build the request of a draft, which determines the token; None if the launch failed or is not needed."""

@@ -24,6 +24,7 @@ from tenure.model.signals import GroupResult, LaunchError, PermitResult
 from tenure.policy.interruption.decision import describe_event, draining_event
 from tenure.policy.lifecycle.missing_nodes import missing_since
 from tenure.policy.lifecycle.repair import record_conditions
+from tenure.tracing import workflow_spans
 from workflows import current_details
 from workflows.approvals import EventApprovals
 from workflows.current_details import IgnoresCancellation
@@ -102,7 +103,9 @@ class NodeClaimWorkflow(Pausable, EventApprovals, IgnoresCancellation):
                 except ActivityError as error:
                     await context.handle_activity_error(error)
                 else:
-                    context.transition_to(next_phase, _transition_cause(context.state, next_phase))
+                    before, cause = context.state, _transition_cause(context.state, next_phase)
+                    context.transition_to(next_phase, cause)
+                    workflow_spans.record_transition(before, next_phase, cause)
                     await signal_replacement_status(context)
             await self._outbox.flush()
             await self._finish_activities()

@@ -15,6 +15,7 @@ from tenure.model.launch import latest_unavailable_offerings
 from tenure.model.observations import LaunchGroupJoinRequest, ObservedDemand, ObservedUnavailableOfferings
 from tenure.model.plan import PlanOutcome, PlanRequest
 from tenure.model.workflow_states import BatchWindow, ProvisioningState
+from tenure.tracing import workflow_spans
 from workflows import activity_options, current_details, ids
 from workflows.activity_options import PLAN, with_summary
 from workflows.current_details import IgnoresCancellation, publish_details
@@ -114,7 +115,7 @@ class ProvisioningWorkflow(IgnoresCancellation):
 
     async def _run_pass(self) -> None:
         """Plan once. New demand during the pass is for the next pass; the demand of a blocked pass is restored."""
-        demand = self._state.demand
+        demand, started_at = self._state.demand, workflow.now()
         unavailable_offerings = tuple(mark for mark in self._state.unavailable if mark.until > workflow.now())
         plan_id = self._state.plan_id or workflow.uuid4().hex[:12]
         self._update_state(
@@ -131,6 +132,7 @@ class ProvisioningWorkflow(IgnoresCancellation):
                 released=self._state.released,
             )
         )
+        workflow_spans.record_plan(outcome, started_at)
         if outcome.backoffs is not None:
             self._update_state(backoffs=outcome.backoffs)
         if outcome.released is not None:

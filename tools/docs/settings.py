@@ -32,6 +32,7 @@ OURS: Final = frozenset(
         "termination_timeout",
         "not_ready_grace",
         "prometheus_url",
+        "otel_exporter_otlp_endpoint",
         "workflow_cache_size",
         "activity_slots",
     }

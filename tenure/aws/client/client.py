@@ -27,6 +27,7 @@ from tenure.aws.client.rate_limiter import TokenBuckets
 from tenure.aws.settings import AwsSettings
 from tenure.endpoints import Endpoints
 from tenure.model.errors import Fault
+from tenure.tracing.recorder import TRACES
 
 if TYPE_CHECKING:
     from types_boto3_ec2 import EC2Client
@@ -165,15 +166,13 @@ class AwsClients:
 
     async def call(self, method: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Raises model.faults."""
-        operation = method.__name__
-        call = partial(_invoke, operation, method, *args, **kwargs)
-        return await self._call_rate_limited(operation, call, endpoint=_endpoint_of(method))
+        call = partial(_invoke, method.__name__, method, *args, **kwargs)
+        return await self._call_rate_limited(method, call)
 
     async def long_call(self, method: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Like `call`, for a call that the service may hold open: it uses a separate thread pool."""
-        operation = method.__name__
-        call = partial(_invoke, operation, method, *args, **kwargs)
-        return await self._call_rate_limited(operation, call, self._waiting, endpoint=_endpoint_of(method))
+        call = partial(_invoke, method.__name__, method, *args, **kwargs)
+        return await self._call_rate_limited(method, call, self._waiting)
 
     async def paginate(
         self,
@@ -193,8 +192,7 @@ class AwsClients:
             return None if page is None else [pick(item) for item in page.get(key, ())]
 
         found: list[R] = []
-        endpoint = _endpoint_of(method)
-        while (more := await self._call_rate_limited(operation, read, endpoint=endpoint)) is not None:
+        while (more := await self._call_rate_limited(method, read)) is not None:
             found += more
         self._buckets.bucket_for(operation).give_back()
         return found
@@ -204,14 +202,18 @@ class AwsClients:
         self._buckets.set_replicas(replicas)
 
     async def _call_rate_limited(
-        self, operation: str, call: Callable[[], R], pool: ThreadPoolExecutor | None = None, *, endpoint: str
+        self, method: Callable[..., Any], call: Callable[[], R], pool: ThreadPoolExecutor | None = None
     ) -> R:
+        operation, endpoint = method.__name__, _endpoint_of(method)
         bucket = self._buckets.bucket_for(operation)
         started_at = time.monotonic()
         await bucket.acquire()
         self._observe_wait(operation, time.monotonic() - started_at)
         try:
-            result = await asyncio.get_running_loop().run_in_executor(pool or self._pool, call)
+            # The thread does not have the context of this task, so the span is started here.
+            api_name = operation.title().replace("_", "")
+            with TRACES.start_call(f"{endpoint} {api_name}", {"rpc.system": "aws-api", "rpc.method": api_name}):
+                result = await asyncio.get_running_loop().run_in_executor(pool or self._pool, call)
         except Fault as fault:
             if fault.is_unreachable:
                 self._endpoints.record_failure(endpoint, fault.message)

@@ -31,6 +31,8 @@ from tenure.model.interruption.messages import InterruptionMessage
 from tenure.model.observations import ObservedDemand, ObservedUnavailableOfferings
 from tenure.model.plan import PlanOutcome, PlanRequest
 from tenure.model.workflow_states import ProvisioningState
+from tenure.tracing.recorder import TRACES
+from tenure.tracing.spans import span_of_pending_pods
 from workflows import ids
 
 
@@ -47,6 +49,7 @@ class ProvisioningController:
         now: Callable[[], datetime],
     ) -> None:
         self._cache, self._nominations, self._buffers = cluster.cache, cluster.nominations, cluster.buffers
+        self._now = now
         self._signal_queue, self._workflow_id = signal_queue, ids.provisioning(settings.cluster)
         state = ProvisioningState(cluster=settings.cluster, window=settings.window)
         self._start = Start("Provisioning", state, summary=f"provisioning of {settings.cluster}")
@@ -119,14 +122,25 @@ class ProvisioningController:
         ]
 
     async def plan(self, request: PlanRequest) -> PlanOutcome:
-        before = self._nominations.nominated_nodes()
+        before, began = self._nominations.nominated_nodes(), self._now()
         outcome = await self.provisioner.plan(request)
+        self._record_pending_pods(outcome, began)
         self._discovered_capacity_notifier.discard_if_lost()
         first = self.provisioner.passes == 1
         for name in tuple(self._cache.nodeclaims) if first else {*before, *self._nominations.nominated_nodes()}:
             self._cache.requeue_nodeclaim(name)
         self._cache.requeue_pods()
         return outcome
+
+    def _record_pending_pods(self, outcome: PlanOutcome, began: datetime) -> None:
+        """Record the root of the plan's trace. A blocked pass is repeated with the same ID."""
+        if TRACES.recorder is None or outcome.blocked:
+            return
+        nodeclaims = (member.name for draft in outcome.drafts for member in draft.members)
+        uids = (uid for name in nodeclaims for uid in self._nominations.pods_expected_on(name))
+        pods = [pod for uid in uids if (pod := self._cache.pods.get(uid))]
+        created = {f"{pod.namespace}/{pod.name}": pod.created for pod in pods}
+        TRACES.record(span_of_pending_pods(outcome.plan_id, created, began=began, end=self._now()))
 
     def observe_interruption(self, instance_id: str, messages: Sequence[InterruptionMessage]) -> None:
         """Apply messages from AWS before the workflow receives them."""

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
@@ -11,7 +11,7 @@ from typing import Any, Final
 import structlog
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
-from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.client import Client, Interceptor, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.runtime import (
     LogForwardingConfig,
@@ -55,7 +55,9 @@ CORE_LOGGING: Final = LoggingConfig(
 """Temporal Core logs through Python, in the form of all other lines. The formatter adds its fields."""
 
 
-async def connect(address: str, *, namespace: str, security: Security, metrics_port: int) -> Client:
+async def connect(
+    address: str, *, namespace: str, security: Security, metrics_port: int, interceptors: Sequence[Interceptor] = ()
+) -> Client:
     """`metrics_port`: where Prometheus scrapes; 0 opens no port. Raises `BadInput`."""
     metrics = metrics_at(metrics_port) if metrics_port else None
     try:
@@ -65,6 +67,7 @@ async def connect(address: str, *, namespace: str, security: Security, metrics_p
             tls=security.tls_config(),
             api_key=security.read_api_key(),
             data_converter=security.data_converter(),
+            interceptors=interceptors,
             runtime=Runtime(
                 telemetry=TelemetryConfig(metrics=metrics, logging=CORE_LOGGING, attach_service_name=False)
             ),

@@ -25,7 +25,9 @@ from tenure.endpoints import Endpoints
 from tenure.kube.client.errors import CONNECTION_ERRORS, Json, fault_of, fault_of_connection
 from tenure.kube.client.json_reader import parse_json
 from tenure.kube.client.rate_limiter import RateLimiter
+from tenure.kube.client.resources import resource_of
 from tenure.model.errors import BadInput, Fault, NotFound, Throttled
+from tenure.tracing.recorder import TRACES
 
 ENDPOINT = "Kubernetes API"
 CONNECTIONS = 100
@@ -130,15 +132,17 @@ class KubeClient:
 
         A request with a 429 response was not executed, so every method is retried, after the Retry-After of the server.
         """
-        for attempt in range(THROTTLED_TRIES):
-            response = await self.send(method, path, **options)
-            if response.is_success:
-                return response.parse_json()
-            fault = fault_of(response.code, response.body, what=f"{method} {path}", retry_after=response.retry_after)
-            if not isinstance(fault, Throttled) or attempt == THROTTLED_TRIES - 1:
-                break
-            await asyncio.sleep((fault.retry_after or 0.5) * (0.5 + random.random()) * (attempt + 1))
-        raise fault
+        with TRACES.start_call(f"{method} {resource_of(path)}", {"http.request.method": method, "url.path": path}):
+            for attempt in range(THROTTLED_TRIES):
+                response = await self.send(method, path, **options)
+                if response.is_success:
+                    return response.parse_json()
+                what = f"{method} {path}"
+                fault = fault_of(response.code, response.body, what=what, retry_after=response.retry_after)
+                if not isinstance(fault, Throttled) or attempt == THROTTLED_TRIES - 1:
+                    break
+                await asyncio.sleep((fault.retry_after or 0.5) * (0.5 + random.random()) * (attempt + 1))
+            raise fault
 
     async def get(self, path: str, **options: Any) -> Json | None:
         """The object; None if it does not exist."""

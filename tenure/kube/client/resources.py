@@ -75,3 +75,12 @@ RESOURCES = {one.kind: one for one in tuple(globals().values()) if isinstance(on
 """By kind."""
 KINDS = {one.plural: one.kind for one in RESOURCES.values()}
 """By plural."""
+
+
+def resource_of(path: str) -> str:
+    """The plural, and the subresource if any: `pods/eviction` for `/api/v1/namespaces/web/pods/web-1/eviction`."""
+    parts = path.strip("/").split("/")
+    rest = parts[2 if parts[0] == "api" else 3 :]
+    if rest[:1] == [NAMESPACES.plural] and len(rest) > 2:
+        rest = rest[2:]
+    return "/".join(rest[::2]) or path

@@ -320,7 +320,7 @@ def test_promotion_is_optional(flag: str) -> None:
 def test_network_policy_allows_ports_of_the_settings() -> None:
     egress = single_document(render_chart(ALL_VALUES), "NetworkPolicy")["spec"]["egress"]
     ports = {port["port"] for rule in egress for port in rule["ports"]}
-    assert ports == {53, 443, 3128, 9090, 80, 8443}
+    assert ports == {53, 443, 3128, 4318, 9090, 80, 8443}
     assert 7233 in {
         port["port"]
         for rule in single_document(render_chart(), "NetworkPolicy")["spec"]["egress"]

@@ -6,7 +6,7 @@ import sys
 from tests.support.paths import ROOT
 
 PACKAGES = ("activities", "tenure", "workflows")
-HEAVY = {"numpy", "highspy", "cryptography", "cel_expr_python", "moto", "typer"}
+HEAVY = {"numpy", "highspy", "cryptography", "cel_expr_python", "moto", "typer", "opentelemetry"}
 PROGRAM = f"""
 import sys
 import worker

@@ -100,7 +100,7 @@ true
 {{- $ports := list }}
 {{- range .Values.networkPolicy.egressPorts }}{{ $ports = append $ports (int .) }}{{ end }}
 {{- $ports = append $ports (splitList ":" .Values.settings.TEMPORAL_ADDRESS | last | int) }}
-{{- with .Values.settings.PROMETHEUS_URL }}
+{{- range compact (list .Values.settings.PROMETHEUS_URL .Values.settings.OTEL_EXPORTER_OTLP_ENDPOINT) }}
 {{- $url := urlParse . }}
 {{- $port := regexFind ":[0-9]+$" $url.host | trimPrefix ":" }}
 {{- $ports = append $ports ($port | default (ternary "443" "80" (eq $url.scheme "https")) | int) }}
