@@ -107,6 +107,13 @@ class Nodes(Labelled, Protocol):
         """One patch: finalizer, owner reference, the NodeClaim's labels, annotations and taints (unless the Node has
         do-not-sync-taints), label registered=true, without the taint `unregistered`. None if the Node is gone."""
 
+    async def list_missing_drivers(self, name: str, drivers: Collection[str]) -> tuple[str, ...]:
+        """The DRA drivers among these that have published no complete pool of the Node. Empty if
+        IGNORE_DRA_REQUESTS=true."""
+
+    async def list_dra_resources(self, requested: Collection[str]) -> tuple[str, ...]:
+        """The requested resources that DeviceClasses provide. Empty if DeviceClasses cannot be read."""
+
     async def mark_initialized(self, name: str) -> bool: ...
 
     async def mark_disrupted(self, name: str) -> NodeFact | None:

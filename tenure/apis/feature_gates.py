@@ -58,6 +58,20 @@ class FeatureGate(StrEnum):
         "[kubelet amounts by instance type](../provisioning/node-classes.md#amounts-by-instance-type)",
         "AWS_FEATURE_GATES",
     )
+    DRA_NVIDIA_GPU = (
+        "DRANVIDIAGPU",
+        False,
+        "[launch nodes for ResourceClaims](../provisioning/dra.md#new-nodes) on NVIDIA GPUs; needs "
+        "`IGNORE_DRA_REQUESTS=false`",
+        "AWS_FEATURE_GATES",
+    )
+    DRA_EFA = (
+        "DRAEFA",
+        False,
+        "[launch nodes for ResourceClaims](../provisioning/dra.md#new-nodes) on EFA interfaces; needs "
+        "`IGNORE_DRA_REQUESTS=false`",
+        "AWS_FEATURE_GATES",
+    )
 
 
 def gate_defaults(variable: str) -> dict[str, bool]:
@@ -73,10 +87,7 @@ class UnsupportedGate(NamedTuple):
     variable: str = "FEATURE_GATES"
 
 
-_DRA: Final = "Tenure launches no nodes for ResourceClaims; IGNORE_DRA_REQUESTS=false plans them onto existing nodes"
 UNSUPPORTED_GATES: Final = (
-    UnsupportedGate("DRANVIDIAGPU", _DRA, "AWS_FEATURE_GATES"),
-    UnsupportedGate("DRAEFA", _DRA, "AWS_FEATURE_GATES"),
     UnsupportedGate(
         "RebootForRepair", "list reboot in spec.repair.steps of a LifecyclePolicy instead", "AWS_FEATURE_GATES"
     ),

@@ -51,7 +51,8 @@ class ConsistencyChecker:
         nodes = self._cache.nodes_of(claim)
         if len(nodes) != 1:
             return
-        lacking = describe_missing_resources(claim.requests, claim.capacity, nodes[0].capacity)
+        requests = {key: amount for key, amount in claim.requests.items() if key not in claim.dra_resources}
+        lacking = describe_missing_resources(requests, claim.capacity, nodes[0].capacity)
         if not lacking and claim.consistent == "True":
             return
         condition = ConditionPatch(

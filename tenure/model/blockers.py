@@ -94,6 +94,9 @@ BLOCKERS: Final[Mapping[str, Reason]] = {
     ),
     "KnownEphemeralTaintsExist": Reason("a taint that Kubernetes removes is still present"),
     "ResourceNotRegistered": Reason("a resource is not allocatable yet", "find out why its device plugin does not run"),
+    "DRADriverPoolsNotPublished": Reason(
+        "a DRA driver has not published the ResourceSlices of the node yet", "find out why the driver does not run"
+    ),
     "Paused": Reason("the node, its NodePool or the cluster is paused", "`tenure resume`"),
     "PermitDenied": Reason("its NodePool allows no disruption now: a budget, a window, a rollout or a pause"),
     "DrainCancelled": Reason("its last drain was cancelled; it is not disrupted for a while"),

@@ -262,6 +262,12 @@ class NodeClaimFact(Value):
     taints: tuple[Taint, ...] = ()
     startup_taints: tuple[Taint, ...] = ()
     requests: dict[str, int] = {}
+    devices: tuple[tuple[str, int], ...] = ()
+    """Amounts of DRA devices that the node will have, until their drivers publish them."""
+    missing_drivers: tuple[str, ...] = ()
+    """DRA drivers that initialization waits for."""
+    dra_resources: tuple[str, ...] = ()
+    """Requested resources that DeviceClasses provide. They are never allocatable."""
     capacity: dict[str, int] = {}
     allocatable: dict[str, int] = {}
     provider_id: str = ""

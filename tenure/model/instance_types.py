@@ -4,7 +4,7 @@ Shards have no spot capacity pool (a type in a zone) in common, so another inter
 Each shard has enough types for EC2 to choose from.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from math import ceil
 from typing import Final, Literal
@@ -70,6 +70,30 @@ class Offering(Value):
         return reservation_labels(self.reservation_id, self.market)
 
 
+class DeviceTemplate(Value):
+    """Equal devices that a DRA driver will publish for a node, as in `spec.devices` of a ResourceSlice."""
+
+    driver: str
+    pool: str
+    name: str
+    """Of the first device."""
+    count: int
+    attributes: dict[str, dict[str, str | bool]]
+    capacity: dict[str, dict[str, str]] = {}
+
+
+class TypeDevices(Value):
+    """The DRA devices of an instance type as amounts, by the names that pods request."""
+
+    amounts: dict[str, int]
+    drivers: dict[str, tuple[str, ...]]
+    """The drivers whose devices each demand may get. Amounts that several demands share are left out."""
+
+
+DevicesByNodeClass = Mapping[str, Mapping[str, TypeDevices]]
+"""Instance types with devices that pods request, by EC2NodeClass and name."""
+
+
 class InstanceType(Value):
     """An EC2 instance type with the configuration of one EC2NodeClass."""
 
@@ -85,6 +109,7 @@ class InstanceType(Value):
     overlaid: bool = False
     ebs_attachments: int | None = None
     """How many volumes the EBS CSI driver attaches to a new node; None for no limit."""
+    device_templates: tuple[DeviceTemplate, ...] = ()
 
     @property
     def placement_group(self) -> str:

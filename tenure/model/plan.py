@@ -33,6 +33,8 @@ class PlannedNodeClaim(Value):
     annotations: dict[str, str]
     requirements: tuple[Expression, ...]
     requests: dict[str, int]
+    devices: dict[str, int] = {}
+    """Amounts of DRA devices that its pods need. The object has only the names of their drivers."""
     taints: tuple[Taint, ...] = ()
     startup_taints: tuple[Taint, ...] = ()
     expire_after: str = "720h"

@@ -11,7 +11,7 @@ from tenure.model.blockers import NODEPOOL_NOT_READY, POD_UNPLANNABLE
 from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.disruption.decision import Decision, DisruptionRequest
 from tenure.model.facts import NodeClaimFact, NodeFact, PodFact
-from tenure.model.instance_types import Catalogue, ReservationHeadroom, UnavailableOffering
+from tenure.model.instance_types import Catalogue, DevicesByNodeClass, ReservationHeadroom, UnavailableOffering
 from tenure.model.plan import Plan, PlannedNodeClaim, UnschedulablePod
 from tenure.scheduling.disruption.decision import DisruptionContext, decide_disruption
 from tenure.scheduling.existing_nodes import ExistingNodes, build_existing_nodes
@@ -93,6 +93,11 @@ class ClusterState:
         """Replace the instance types and prices of every EC2NodeClass."""
         self.guard.retry_faulty_pods()
         self._offerings.set_catalogue(catalogue)
+
+    def set_devices(self, devices: DevicesByNodeClass) -> None:
+        """Replace the DRA devices of all instance types."""
+        self.guard.retry_faulty_pods()
+        self._offerings.set_devices(devices)
 
     def apply_discovered_capacity(self, discovered: DiscoveredCapacity, specs: Mapping[str, str]) -> None:
         """Set the discovered capacity; the next plan uses it. `specs`: spec hashes by EC2NodeClass."""

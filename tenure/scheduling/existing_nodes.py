@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from tenure.apis.labels import DECLARED_FEATURE, HOSTNAME, INITIALIZED, NODE_NAME_FIELD, NODEPOOL, REGISTERED
-from tenure.apis.resources import subtract, sum_resources
+from tenure.apis.resources import add, subtract, sum_resources
 from tenure.model.facts import DaemonSetFact, HostPort, NodeClaimFact, NodeFact, PodFact, Taint, Toleration
 from tenure.model.invalid_objects import Guard, no_guard
 from tenure.model.requirements import Requirement, Requirements
@@ -256,7 +256,8 @@ def build_running_node(
     existing_node = _build_present_node(
         node, labels, taints, allocatable, facts, daemons, initialized=nodeclaim.initialized
     )
-    return replace(existing_node, nodeclaim=nodeclaim.name)
+    headroom = add(existing_node.headroom, dict(nodeclaim.devices)) if nodeclaim.devices else existing_node.headroom
+    return replace(existing_node, nodeclaim=nodeclaim.name, headroom=headroom)
 
 
 def _starting_taints(nodeclaim: NodeClaimFact, node: NodeFact) -> tuple[Taint, ...]:
@@ -292,7 +293,8 @@ def _build_launched_node(nodeclaim: NodeClaimFact, daemons: Sequence[DaemonSetFa
     """A launched NodeClaim without a Node. Until its capacity is known, it offers the requested amounts."""
     requirements = Requirements.from_labels(_initialized_labels(nodeclaim.labels))
     pending_daemons = pending_daemon_pods(daemons, frozenset(), requirements, nodeclaim.taints, nodeclaim.allocatable)
-    headroom = subtract(nodeclaim.allocatable or nodeclaim.requests, _sum_requests(pending_daemons))
+    offered = subtract(nodeclaim.allocatable or nodeclaim.requests, _sum_requests(pending_daemons))
+    headroom = offered | dict(nodeclaim.devices)
     return ExistingNode(
         nodeclaim.name,
         requirements,
@@ -313,7 +315,7 @@ def _build_unlaunched_node(nodeclaim: NodeClaimFact, daemons: DaemonDemand) -> E
         nodeclaim.name,
         requirements,
         nodeclaim.taints,
-        subtract(nodeclaim.requests, daemons.requests),
+        subtract(nodeclaim.requests, daemons.requests) | dict(nodeclaim.devices),
         is_launched=False,
         nodeclaim=nodeclaim.name,
         pending_ports=daemons.host_ports,

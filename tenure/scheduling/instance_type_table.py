@@ -19,7 +19,7 @@ from tenure.apis.labels import (
 )
 from tenure.apis.resources import CPU, MEMORY
 from tenure.model.discovered_capacity import DiscoveredCapacity
-from tenure.model.instance_types import OFFERING_KEYS, InstanceType, Offering, UnavailableOffering
+from tenure.model.instance_types import OFFERING_KEYS, InstanceType, Offering, TypeDevices, UnavailableOffering
 from tenure.model.requirements import Requirement, Requirements
 from tenure.scheduling.burstable_types import baseline_millicores
 
@@ -73,16 +73,20 @@ class _LabelMatrix:
 class InstanceTypeTable:
     """Rows are instance types sorted by name; columns of amounts are `resources`."""
 
-    def __init__(self, types: Iterable[InstanceType]) -> None:
+    def __init__(self, types: Iterable[InstanceType], devices: Mapping[str, TypeDevices] | None = None) -> None:
+        """`devices`: by instance type, those that pods request."""
+        self.devices = devices or {}
         self.types = tuple(sorted(types, key=lambda one: one.name))
         self.names = [one.name for one in self.types]
         self.rows = {name: row for row, name in enumerate(self.names)}
         self._limits_attachments = any(one.ebs_attachments is not None for one in self.types)
         attachments = {EBS_ATTACHMENTS} if self._limits_attachments else set[str]()
-        self.resources = tuple(sorted(attachments.union(*(one.capacity for one in self.types))))
+        self._device_names = {name for one in self.devices.values() for name in one.amounts}
+        known = attachments | self._device_names
+        self.resources = tuple(sorted(known.union(*(one.capacity for one in self.types))))
         self.columns = {key: number for number, key in enumerate(self.resources)}
         self.capacity = self._build_amounts([one.capacity for one in self.types])
-        self.allocatable = self._build_amounts([one.allocatable() for one in self.types])
+        self.allocatable = self._build_amounts([self._allocatable_of(one) for one in self.types])
         baselines = [baseline_millicores(one.name) for one in self.types]
         self.burstable: Mask = np.array([one is not None for one in baselines], dtype=bool)
         self.cpu_above_baseline: Amounts = np.array(
@@ -146,9 +150,23 @@ class InstanceTypeTable:
         return vector
 
     def to_amounts(self, vector: Amounts) -> dict[str, int]:
-        """The reverse of `to_vector`, without zeros and volumes."""
+        """The reverse of `to_vector`, without zeros, volumes and DRA devices."""
+        left_out = self._device_names | {EBS_ATTACHMENTS} if self._device_names else {EBS_ATTACHMENTS}
         amounts = zip(self.resources, vector, strict=True)
-        return {key: int(amount) for key, amount in amounts if amount and key != EBS_ATTACHMENTS}
+        return {key: int(amount) for key, amount in amounts if amount and key not in left_out}
+
+    def to_devices(self, vector: Amounts) -> dict[str, int]:
+        """The amounts of DRA devices, without zeros."""
+        return {key: int(vector[self.columns[key]]) for key in sorted(self._device_names) if vector[self.columns[key]]}
+
+    def find_device_drivers(self, names: Iterable[str], rows: Indices) -> list[str]:
+        """The DRA drivers whose devices these amounts may be, on any of these types; sorted."""
+        known = [self.devices[self.names[row]] for row in rows if self.names[row] in self.devices]
+        return sorted({driver for one in known for name in names for driver in one.drivers.get(name, ())})
+
+    def _allocatable_of(self, instance_type: InstanceType) -> Mapping[str, int]:
+        devices = self.devices.get(instance_type.name)
+        return {**instance_type.allocatable(), **devices.amounts} if devices else instance_type.allocatable()
 
     def types_with(self, requirements: Requirements) -> Mask:
         """The types that can satisfy all requirements. Skips labels that no type has, unless they are well-known."""

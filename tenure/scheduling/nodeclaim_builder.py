@@ -12,6 +12,7 @@ from tenure.apis.labels import (
     INSTANCE_TYPE,
     NODE_NAME_FIELD,
     PRICE_OVERLAY_APPLIED,
+    REQUESTED_DRA_DRIVERS,
 )
 from tenure.apis.resources import PODS
 from tenure.model.base import format_count, format_number
@@ -55,14 +56,27 @@ def build_planned_nodeclaim(
         _nodeclaim_requirements(draft, requirements, rows),
         relaxed=bool(missing),
     )
-    return nodeclaim.model_copy(
-        update={
-            "annotations": nodeclaim.annotations | _overlay_annotations(draft, rows),
-            "requests": _nodeclaim_requests(draft, rows),
-            "pods": pods,
-            "capacity_bound": draft.offer.max_capacity(rows),
-        }
+    return with_device_drivers(
+        nodeclaim.model_copy(
+            update={
+                "annotations": nodeclaim.annotations | _overlay_annotations(draft, rows),
+                "requests": _nodeclaim_requests(draft, rows),
+                "devices": draft.offer.table.to_devices(draft.used),
+                "pods": pods,
+                "capacity_bound": draft.offer.max_capacity(rows),
+            }
+        ),
+        draft,
+        rows,
     )
+
+
+def with_device_drivers(nodeclaim: PlannedNodeClaim, draft: NodeClaimDraft, rows: Indices) -> PlannedNodeClaim:
+    """The NodeClaim with the annotation that names the DRA drivers of its devices."""
+    drivers = draft.offer.table.find_device_drivers(nodeclaim.devices, rows) if nodeclaim.devices else []
+    own = {REQUESTED_DRA_DRIVERS: ",".join(drivers)} if drivers else {}
+    others = {key: value for key, value in nodeclaim.annotations.items() if key != REQUESTED_DRA_DRIVERS}
+    return nodeclaim.model_copy(update={"annotations": others | own})
 
 
 def sort_rows_by_price(draft: NodeClaimDraft) -> Indices:

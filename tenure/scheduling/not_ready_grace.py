@@ -122,8 +122,8 @@ class NotReadyGrace:
 def _missing_resources(node: NodeFact, nodeclaim: NodeClaimFact) -> list[str]:
     """Resources that its NodeClaim requests and the node lacks. Devices disappear for a while when the kubelet
     restarts."""
-    requested = nodeclaim.requests.items()
-    return sorted(resource for resource, amount in requested if amount > 0 and not node.allocatable.get(resource))
+    requested = {key: amount for key, amount in nodeclaim.requests.items() if key not in nodeclaim.dra_resources}
+    return sorted(key for key, amount in requested.items() if amount > 0 and not node.allocatable.get(key))
 
 
 def _overlap_duration(one: NotReadyInterval, since: datetime, until: datetime) -> timedelta:

@@ -13,7 +13,7 @@ from tenure.apis.labels import INSTANCE_TYPE
 from tenure.model.blockers import NODEPOOL_NOT_READY
 from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.facts import DaemonSetFact, NodeClaimFact, NodePoolFact
-from tenure.model.instance_types import Catalogue, UnavailableOffering
+from tenure.model.instance_types import Catalogue, DevicesByNodeClass, UnavailableOffering
 from tenure.model.invalid_objects import Guard, no_guard
 from tenure.model.nodeoverlays import OverlayFact, apply_overlays
 from tenure.model.requirements import RequirementError, Requirements
@@ -50,6 +50,7 @@ class Offerings:
         self._catalogue = Catalogue()
         self.discovered = DiscoveredCapacity()
         self._specs: Mapping[str, str] = {}
+        self._devices: DevicesByNodeClass = {}
         self._tables: dict[_TableKey, InstanceTypeTable] = {}
         self._templates: dict[str, NodePoolTemplate | RejectionReason] = {}
         self._evaluated_overlays: EvaluatedOverlays | None = EvaluatedOverlays()
@@ -65,6 +66,14 @@ class Offerings:
                 self._templates.clear()
                 self._evaluated_overlays = None
         self._catalogue = catalogue
+
+    def set_devices(self, devices: DevicesByNodeClass) -> None:
+        """Replace the DRA devices of all instance types. Tables of unchanged NodeClasses are kept."""
+        for name in self._devices.keys() | devices.keys():
+            if self._devices.get(name) != devices.get(name):
+                self._tables = {key: table for key, table in self._tables.items() if key[0] != name}
+                self._templates.clear()
+        self._devices = devices
 
     def evaluate_overlays(
         self, overlays: Collection[OverlayFact], pools: Iterable[NodePoolFact]
@@ -164,7 +173,8 @@ class Offerings:
             name, labels = table_key
             types = self._catalogue.by_node_class.get(name, ())
             known = self._tables[table_key] = InstanceTypeTable(
-                apply_overlays(types, self._accepted_overlays, dict(labels)) if self._accepted_overlays else types
+                apply_overlays(types, self._accepted_overlays, dict(labels)) if self._accepted_overlays else types,
+                self._devices.get(name),
             )
             known.apply_discovered_capacity(self.discovered, self._specs.get(name, ""))
         return known

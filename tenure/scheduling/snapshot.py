@@ -82,6 +82,7 @@ def _to_nodeclaim_fact(name: str, planned: PlannedNodeClaim, now: datetime) -> N
         taints=planned.taints,
         startup_taints=planned.startup_taints,
         requests=planned.requests,
+        devices=tuple(sorted(planned.devices.items())),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from tenure.apis.ec2nodeclass import EC2NodeClass
-from tenure.apis.labels import NODECLASS_HASH_VERSION
+from tenure.apis.labels import NODECLASS_HASH_VERSION, REQUESTED_DRA_DRIVERS
 from tenure.controller.cache import daemon_templates, decoders
 from tenure.controller.cache.daemon_templates import DaemonTemplates
 from tenure.controller.cache.devices import DeviceIndex
@@ -54,6 +54,7 @@ from tenure.kube.facts.pods import AnnotationError, read_pod
 from tenure.model.base import instance_id_of
 from tenure.model.extra_capacity import BufferFact
 from tenure.model.facts import DaemonSetFact, NamespaceFact, NodeClaimFact, NodeFact, PodDisruptionBudgetFact, PodFact
+from tenure.model.instance_types import Catalogue, DevicesByNodeClass
 from tenure.model.invalid_objects import InvalidObjects, ObjectKey, object_key
 from tenure.model.nodeclaim.node_identity import (
     DuplicateProviderIdError,
@@ -113,6 +114,8 @@ class ClusterCache:
         """By `namespace/name`."""
         self._attachments: dict[str, dict[str, tuple[bool, str]]] = {}
         """By Node: names of VolumeAttachments, whether each is being deleted, and its driver's last error."""
+        self._awaiting_devices: set[str] = set()
+        """NodeClaims that wait for DRA drivers."""
         self._blocked_drains: set[str] = set()
         """NodeClaims whose drain has published blockers."""
         self._plain: Mapping[FactKind, dict[str, Any]] = {
@@ -245,6 +248,20 @@ class ClusterCache:
                 self.nodes[name] = new
                 self._changes.pods = True
                 self.planner_changes.record("node", name, new)
+        for name in tuple(self._awaiting_devices):
+            self._store_nodeclaim(self.nodeclaims[name])
+
+    @property
+    def devices_of_types(self) -> DevicesByNodeClass:
+        """The DRA devices that pods request and that new nodes will have."""
+        return self._devices.devices_of_types if self._devices is not None else {}
+
+    def set_catalogue(self, catalogue: Catalogue) -> None:
+        """Use the device templates of these instance types."""
+        if self._devices is not None:
+            self._devices.set_catalogue(catalogue)
+            self._update_devices()
+            self.publish(CacheChanged())
 
     def stop_planning(self, uid: str, why: str, since: datetime) -> None:
         """The pod without a node is unplannable until it is bound, or its scheduler's message changes."""
@@ -274,6 +291,9 @@ class ClusterCache:
         for uid, pod in tuple(self.pods.items()) if changed else ():
             if not changed.isdisjoint(pod.requests):
                 self._store_pod(uid, self._check_devices(pod))
+        for claim in tuple(self.nodeclaims.values()) if changed else ():
+            if not changed.isdisjoint(claim.requests):
+                self._store_nodeclaim(claim)
         for uid, daemonset in self._daemon_templates.decode_all() if changed else ():
             self._replace_fact(self.daemonsets, "daemonset", uid, daemonset)
 
@@ -321,6 +341,7 @@ class ClusterCache:
             check_durations(delta.object)
 
     def _store_nodeclaim(self, new: NodeClaimFact) -> None:
+        new = self._check_nodeclaim_devices(new)
         old = self.nodeclaims.get(new.name)
         if new == old:
             return
@@ -333,7 +354,11 @@ class ClusterCache:
         self._nodeclaims_by_nodepool.setdefault(new.pool, set()).add(new.name)
         self._changes.nodeclaims.add(new.name)
         self._changes.nodepools.add(new.pool)
-        if old is None or new.deleting != old.deleting or new.initialized_at != old.initialized_at:
+        if old is None or (new.deleting, new.initialized_at, new.devices) != (
+            old.deleting,
+            old.initialized_at,
+            old.devices,
+        ):
             self._changes.nodeclasses.add(new.node_class)
             self._changes.pods = True
         elif new.annotations.get(NODECLASS_HASH_VERSION) != old.annotations.get(NODECLASS_HASH_VERSION):
@@ -344,6 +369,17 @@ class ClusterCache:
             self.publish(CapacityLacking(new))
         self.planner_changes.record("claim", new.name, new, affects_disruption=has_foreign_changes(old, new))
 
+    def _check_nodeclaim_devices(self, nodeclaim: NodeClaimFact) -> NodeClaimFact:
+        dra_resources = self._device_classes.find_requested(nodeclaim.requests)
+        if dra_resources != nodeclaim.dra_resources:
+            nodeclaim = nodeclaim.model_copy(update={"dra_resources": dra_resources})
+        if self._devices is None:
+            return nodeclaim
+        node = self.identify_node(nodeclaim).node if REQUESTED_DRA_DRIVERS in nodeclaim.annotations else None
+        nodeclaim = self._devices.apply_to_nodeclaim(nodeclaim, node.name if node else "")
+        (self._awaiting_devices.add if nodeclaim.missing_drivers else self._awaiting_devices.discard)(nodeclaim.name)
+        return nodeclaim
+
     def _delete_nodeclaim(self, name: str, uid: str) -> None:
         self._deleted.append(uid)
         old = self.nodeclaims.get(name)
@@ -351,7 +387,7 @@ class ClusterCache:
             return
         del self.nodeclaims[name]
         self.publish(NodeClaimDeleted(old, was_interrupted=name in self.interrupted))
-        for names in (self.interrupted, self.early_evicted, self._blocked_drains):
+        for names in (self.interrupted, self.early_evicted, self._blocked_drains, self._awaiting_devices):
             names.discard(name)
         self._node_missing_since.pop(name, None)
         if self._nodeclaim_by_instance.get(instance_id_of(old.provider_id)) == name:

@@ -8,11 +8,12 @@ and only if none of these amounts is exceeded.
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Final
 
+from tenure.apis.labels import INSTANCE_TYPE
 from tenure.controller.cache.dirty import discard_member, set_or_remove
 from tenure.kube.client import resources
 from tenure.kube.client.list_watch import Delta
@@ -25,13 +26,19 @@ from tenure.kube.facts.resource_slices import (
     Expressions,
     PoolKey,
     Slice,
+    build_variables,
+    list_published_drivers,
     resource_slice,
     usable_devices,
 )
-from tenure.model.facts import NodeFact, PodFact
+from tenure.model.facts import NodeClaimFact, NodeFact, PodFact
+from tenure.model.instance_types import Catalogue, DevicesByNodeClass, DeviceTemplate, TypeDevices
+from tenure.model.nodeclaim.names import parse_dra_drivers
 
 Json = Mapping[str, Any]
 Amounts = tuple[tuple[str, int], ...]
+_Templates = tuple[tuple[Device, int], ...]
+"""Devices of an instance type: one of each kind, and the number of equal ones."""
 
 MAX_GROUP: Final = 4
 """Demands that share devices; each further one doubles the amounts."""
@@ -102,6 +109,12 @@ class DeviceIndex:
         self._demands: Counter[Demand] = Counter()
         """The number of pods with each demand."""
         self._grouped: frozenset[Demand] = frozenset()
+        self._templates: dict[str, dict[str, _Templates]] = {}
+        """By EC2NodeClass and instance type."""
+        self._template_devices: dict[tuple[str, str], Device] = {}
+        """By driver and pool, so that results of selectors are kept."""
+        self.devices_of_types: DevicesByNodeClass = {}
+        """The amounts that pods request; empty without such pods or templates."""
         self._stale_groups = False
         self._changed_pods: set[str] = set()
         self._changed_nodes: set[str] = set()
@@ -137,6 +150,27 @@ class DeviceIndex:
             resources.DEVICE_CLASSES.plural: self._set_class,
         }
         handlers[plural](key, None if delta.is_deleted else delta.object)
+
+    def set_catalogue(self, catalogue: Catalogue) -> None:
+        """Use the device templates of these instance types."""
+        templates = {
+            node_class: found
+            for node_class, types in catalogue.by_node_class.items()
+            if (found := {one.name: self._read_templates(one.device_templates) for one in types if one.device_templates})
+        }
+        self._stale_groups |= templates != self._templates
+        self._templates = templates
+
+    def _read_templates(self, templates: Iterable[DeviceTemplate]) -> _Templates:
+        return tuple((self._template_device(one), one.count) for one in templates)
+
+    def _template_device(self, template: DeviceTemplate) -> Device:
+        key = template.driver, template.pool
+        known = self._template_devices.get(key)
+        if known is None:
+            variables = build_variables(template.driver, template.model_dump(include={"attributes", "capacity"}))
+            known = self._template_devices[key] = Device((*key, template.name), variables)
+        return known
 
     def _set_pod(self, uid: str, new: _ClaimingPod | None) -> None:
         old = self._pods.get(uid)
@@ -218,12 +252,37 @@ class DeviceIndex:
         self._demands += Counter()
         if self._stale_groups or self._demands.keys() != self._grouped:
             self._grouped, self._stale_groups = frozenset(self._demands), False
-            self._groups = _build_groups(self._grouped, self._devices.values())
+            types = {one for types in self._templates.values() for one in types.values()}
+            self._groups = _build_groups(self._grouped, self._devices.values(), types)
+            self._update_types(types)
             self._changed_pods |= self._pods.keys()
             self._changed_nodes |= self._devices.keys()
         found = frozenset(self._changed_pods), frozenset(self._changed_nodes - {""})
         self._changed_pods, self._changed_nodes = set(), set()
         return found
+
+    def _update_types(self, types: Iterable[_Templates]) -> None:
+        found = {one: self._devices_of_type(one) for one in types}
+        by_class = {
+            node_class: {name: found[one] for name, one in types.items() if found[one].amounts}
+            for node_class, types in self._templates.items()
+        }
+        self.devices_of_types = {name: one for name, one in by_class.items() if one}
+
+    def _devices_of_type(self, templates: _Templates) -> TypeDevices:
+        amounts, drivers = Counter[str](), dict[str, set[str]]()
+        for demands, (device, count) in zip(self._match(templates), templates, strict=True):
+            for name in {name for one in demands for name in self._groups.amounts[one]}:
+                amounts[name] += count
+            for one in demands:
+                drivers.setdefault(one.name, set()).add(device.key[0])
+        return TypeDevices(
+            amounts=dict(sorted(amounts.items())),
+            drivers={name: tuple(sorted(many)) for name, many in sorted(drivers.items())},
+        )
+
+    def _match(self, templates: _Templates) -> list[set[Demand]]:
+        return _match_templates(templates, self._groups.amounts)[0]
 
     # --- facts ---
 
@@ -250,6 +309,32 @@ class DeviceIndex:
                 amounts.subtract(self._amounts(self._resolved.get(uid, _Resolution()).demands))
         devices = tuple(sorted((name, max(0, amount)) for name, amount in amounts.items()))
         return node if devices == node.devices else node.model_copy(update={"devices": devices})
+
+    def apply_to_nodeclaim(self, nodeclaim: NodeClaimFact, node: str) -> NodeClaimFact:
+        """The NodeClaim with the devices that its Node will have, and the drivers that have not published them.
+
+        `node`: the name of its Node; empty without one.
+        """
+        drivers = () if nodeclaim.initialized else parse_dra_drivers(nodeclaim.annotations)
+        published = list_published_drivers(self._slices_by_node.get(node, {}).values()) if drivers else set()
+        missing = tuple(one for one in drivers if one not in published)
+        devices = tuple(sorted(self._expected_amounts(nodeclaim, missing).items())) if missing else ()
+        if (nodeclaim.devices, nodeclaim.missing_drivers) == (devices, missing):
+            return nodeclaim
+        return nodeclaim.model_copy(update={"devices": devices, "missing_drivers": missing})
+
+    def _expected_amounts(self, nodeclaim: NodeClaimFact, drivers: Collection[str]) -> Mapping[str, int]:
+        """The amounts that every instance type has which the NodeClaim may get."""
+        named = next((one.values for one in nodeclaim.requirements if one.key == INSTANCE_TYPE), ())
+        types = (nodeclaim.labels[INSTANCE_TYPE],) if INSTANCE_TYPE in nodeclaim.labels else named
+        templates = self._templates.get(nodeclaim.node_class, {})
+        possible = [
+            self._devices_of_type(tuple(one for one in templates.get(name, ()) if one[0].key[0] in drivers)).amounts
+            for name in types
+        ]
+        first = possible[0] if possible else {}
+        least = {name: min(one.get(name, 0) for one in possible) for name in first}
+        return {name: amount for name, amount in least.items() if amount}
 
     def _amounts_of(self, device: Device) -> set[str]:
         """The amounts that the device is one of."""
@@ -313,7 +398,9 @@ class DeviceIndex:
         return Demand(request.device_class, request.selectors, (*known.selectors, *request.selectors))
 
 
-def _build_groups(demands: Iterable[Demand], devices: Iterable[Sequence[Device]]) -> _Groups:
+def _build_groups(
+    demands: Iterable[Demand], devices: Iterable[Sequence[Device]], types: Iterable[_Templates] = ()
+) -> _Groups:
     groups, matched = _Groups(), set[frozenset[Demand]]()
     usable = set(demands)
     for device in (one for many in devices for one in many):
@@ -325,6 +412,14 @@ def _build_groups(demands: Iterable[Demand], devices: Iterable[Sequence[Device]]
                 groups.problems[demand] = f"{PREFIX}: {error}"
                 usable.discard(demand)
         matched.add(frozenset(satisfied))
+    failed: dict[Demand, str] = {}
+    for templates in types:
+        found, errors = _match_templates(templates, usable)
+        matched.update(map(frozenset, found))
+        failed |= {one: min(error, failed.get(one, error)) for one, error in errors.items()}
+    for demand in failed.keys() - set().union(*matched):
+        groups.problems[demand] = f"{PREFIX}: {failed[demand]}"
+        usable.discard(demand)
     for group in _join_overlapping(usable, matched):
         if len(group) > MAX_GROUP:
             problem = f"{PREFIX}: more than {MAX_GROUP} different requests of all pods select the same devices"
@@ -338,6 +433,23 @@ def _build_groups(demands: Iterable[Demand], devices: Iterable[Sequence[Device]]
                     names[one].append(" or ".join(member.name for member in subset))
         groups.amounts |= {one: tuple(found) for one, found in names.items()}
     return groups
+
+
+def _match_templates(templates: _Templates, demands: Iterable[Demand]) -> tuple[list[set[Demand]], dict[Demand, str]]:
+    """The demands that each device of an instance type satisfies, and the errors of selectors.
+
+    A type satisfies no demand whose selector fails for one of its devices, since kube-scheduler stops there.
+    """
+    satisfied, errors = [set[Demand]() for _ in templates], dict[Demand, str]()
+    for demand in demands:
+        try:
+            matches = [device.matches(demand.expressions) for device, _ in templates]
+        except SelectorError as error:
+            errors[demand] = str(error)
+            continue
+        for found, is_match in zip(satisfied, matches, strict=True):
+            found |= {demand} if is_match else set()
+    return satisfied, errors
 
 
 def _join_overlapping(demands: Iterable[Demand], matched: Iterable[frozenset[Demand]]) -> list[set[Demand]]:

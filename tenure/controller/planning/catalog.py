@@ -90,6 +90,7 @@ class CatalogueFeed:
         self._failed_at = now
         await self._offerings.refresh()
         self.catalogue = await self._offerings.catalogue(classes)
+        self._cache.set_catalogue(self.catalogue)
         self._by_name = {}
         before = (self._digest, self._fetched_shapes)
         self._digest = _catalogue_digest(self.catalogue)

@@ -27,7 +27,7 @@ from tenure.controller.planning.discovered_capacity import CapacityDiscovery
 from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.disruption.decision import Decision, DisruptionRequest
 from tenure.model.errors import Fault, TryLater
-from tenure.model.instance_types import Catalogue, ReservationHeadroom, UnavailableOffering
+from tenure.model.instance_types import Catalogue, DevicesByNodeClass, ReservationHeadroom, UnavailableOffering
 from tenure.model.invalid_objects import PLANNER_STEPS
 from tenure.model.plan import Plan, PlannedNodeClaim
 from tenure.scheduling.nodeoverlays import OverlayValidation
@@ -91,6 +91,9 @@ class PlannerProcess:
 
     async def set_catalogue(self, catalogue: Catalogue) -> None:
         await self._call("set_catalogue", catalogue)
+
+    async def set_devices(self, devices: DevicesByNodeClass) -> None:
+        await self._call("set_devices", devices)
 
     async def apply_discovered_capacity(self, discovered: DiscoveredCapacity, specs: Mapping[str, str]) -> None:
         await self._call("apply_discovered_capacity", discovered, specs)
@@ -197,6 +200,7 @@ class PlannerClient:
         """Offerings whose launches EC2 rejected, as Provisioning last reported them."""
         self.process: PlannerProcess | None = None
         self._applied: tuple[DiscoveredCapacity, Mapping[str, str]] | None = None
+        self._sent_devices: DevicesByNodeClass = {}
 
     async def close(self) -> None:
         """Stop the planner process. It may hold partial state, so the next process starts from scratch and receives all
@@ -227,7 +231,7 @@ class PlannerClient:
                 PlannerProcess, self._settings, partial(self._cache.invalid_objects.replace_steps, PLANNER_STEPS)
             )
             self.catalogue.reset_sent()
-            self._applied = None
+            self._applied, self._sent_devices = None, {}
             log.info("planner started", pid=process.pid)
             changes: Sequence[Change] = self._cache.snapshot_changes()
         else:
@@ -251,5 +255,8 @@ class PlannerClient:
         if await self.catalogue.refresh():
             await process.set_catalogue(self.catalogue.catalogue)
             self.catalogue.confirm_sent()
+        if (devices := self._cache.devices_of_types) != self._sent_devices:
+            await process.set_devices(devices)
+            self._sent_devices = devices
         if self._overlay_status and self._cache.overlays and not self.catalogue.unknown_nodeclasses():
             await self._overlay_status.write(await process.overlay_validations())

@@ -247,6 +247,8 @@ def waiting_for(claim: NodeClaimFact, node: NodeFact) -> tuple[str, ...]:
         startup_taints=claim.startup_taints,
         allocatable=node.allocatable,
         requests=claim.requests,
+        dra_resources=claim.dra_resources,
+        missing_drivers=claim.missing_drivers,
     )
 
 

@@ -1,9 +1,24 @@
 """Extended resources that DeviceClasses provide by Dynamic Resource Allocation, which Tenure does not plan."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
 
 from tenure.model.facts import DaemonSetFact, PodFact
+
+
+_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
+"""Every DeviceClass provides a resource with this prefix and its name."""
+
+
+def extended_resource_of(device_class: Mapping[str, Any]) -> str:
+    """The extended resource that the DeviceClass names; empty if there is none."""
+    return (device_class.get("spec") or {}).get("extendedResourceName") or ""
+
+
+def select_dra_resources(requested: Iterable[str], provided: Collection[str]) -> tuple[str, ...]:
+    """The requested resources that DeviceClasses provide. kube-scheduler allocates devices for them, so that no Node
+    ever has them as allocatable."""
+    return tuple(sorted(one for one in requested if one in provided or one.startswith(_PREFIX)))
 
 
 class DeviceClasses:
@@ -17,10 +32,14 @@ class DeviceClasses:
         """The extended resources that the change concerns."""
         name = device_class["metadata"]["name"]
         old = self._resources.pop(name, None)
-        new = None if is_deleted else (device_class.get("spec") or {}).get("extendedResourceName")
+        new = None if is_deleted else extended_resource_of(device_class)
         if new:
             self._resources[name] = new
         return {one for one in (old, new) if one and old != new}
+
+    def find_requested(self, requested: Iterable[str]) -> tuple[str, ...]:
+        """The resources among these that DeviceClasses provide."""
+        return select_dra_resources(requested, self._resources.values())
 
     def check_pod(self, pod: PodFact) -> PodFact:
         """The pod, unplannable if it requests a resource of a DeviceClass; plannable again if it no longer does.

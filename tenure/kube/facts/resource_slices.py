@@ -90,19 +90,31 @@ def resource_slice(raw: Json) -> Slice:
     )
 
 
+def list_published_drivers(slices: Iterable[Slice]) -> set[str]:
+    """The drivers with a complete pool among the slices of one node."""
+    return {pool[0] for pool, _ in _iterate_complete_pools(slices)}
+
+
 def usable_devices(slices: Iterable[Slice]) -> list[Device]:
-    """The devices of one node's complete pools: all slices of the newest generation are there, and no name is twice."""
+    """The devices of one node's complete pools, except pools with a device name twice."""
+    found = list[Device]()
+    for _, current in _iterate_complete_pools(slices):
+        names = Counter(name for one in current for name in one.device_names)
+        if max(names.values(), default=0) < 2:
+            found += (device for one in sorted(current, key=lambda one: one.name) for device in one.devices)
+    return found
+
+
+def _iterate_complete_pools(slices: Iterable[Slice]) -> Iterator[tuple[PoolKey, list[Slice]]]:
+    """Each pool of which all slices of the newest generation are there, with these slices."""
     by_pool: dict[PoolKey, list[Slice]] = {}
     for one in slices:
         by_pool.setdefault(one.pool, []).append(one)
-    found = list[Device]()
-    for pool in by_pool.values():
+    for key, pool in by_pool.items():
         newest = max(one.generation for one in pool)
         current = [one for one in pool if one.generation == newest]
-        names = Counter(name for one in current for name in one.device_names)
-        if all(one.slice_count == len(current) for one in current) and max(names.values(), default=0) < 2:
-            found += (device for one in sorted(current, key=lambda one: one.name) for device in one.devices)
-    return found
+        if all(one.slice_count == len(current) for one in current):
+            yield key, current
 
 
 def find_other_field(value: Json, known: Set[str]) -> str:

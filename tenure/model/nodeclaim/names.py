@@ -1,9 +1,10 @@
 """Name, owner reference and requirements of the NodeClaims that Tenure creates."""
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any, Final
 
-from tenure.apis.labels import NODEPOOL_API_VERSION
+from tenure.apis.labels import NODEPOOL_API_VERSION, REQUESTED_DRA_DRIVERS
 from tenure.model.facts import Expression
 
 _LONGEST_POOL: Final = 52
@@ -24,6 +25,12 @@ def nodepool_owner_reference(name: str, uid: str) -> dict[str, Any]:
         "uid": uid,
         "blockOwnerDeletion": True,
     }
+
+
+def parse_dra_drivers(annotations: Mapping[str, str]) -> tuple[str, ...]:
+    """The DRA drivers whose devices the NodeClaim needs; empty without the annotation."""
+    names = annotations.get(REQUESTED_DRA_DRIVERS, "").split(",")
+    return tuple(one.strip() for one in names if one.strip())
 
 
 def to_requirement_json(one: Expression) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 A Node must have nine tenths of the resources that were expected for its NodeClaim at launch (reference 3.7).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -24,8 +24,14 @@ def decide_waiting_for(
     startup_taints: Iterable[Taint | TaintFact],
     allocatable: Resources,
     requests: Resources,
+    dra_resources: Collection[str] = (),
+    missing_drivers: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """Blockers as `Reason: detail`; empty if the node is initialized."""
+    """Blockers as `Reason: detail`; empty if the node is initialized.
+
+    `dra_resources`: those that DeviceClasses provide, which are never allocatable. `missing_drivers`: DRA drivers of
+    the NodeClaim that have not published a complete pool (reference 1.15, A9).
+    """
     present, declared = tuple(taints), {(one.key, one.effect) for one in startup_taints}
     waiting = []
     if not ready:
@@ -36,9 +42,14 @@ def decide_waiting_for(
     ephemeral = [taint.name for taint in present if is_known_ephemeral(taint.key, taint.value, taint.effect)]
     if ephemeral:
         waiting.append(f"{labels.KNOWN_EPHEMERAL_TAINTS_EXIST}: {', '.join(ephemeral)}")
-    missing = sorted(key for key, amount in requests.items() if amount > 0 and not allocatable.get(key))
+    expected = {key: amount for key, amount in requests.items() if key not in dra_resources}
+    missing = sorted(key for key, amount in expected.items() if amount > 0 and not allocatable.get(key))
     if missing:
         waiting.append(f"{labels.RESOURCE_NOT_REGISTERED}: {', '.join(missing)}")
+    if missing_drivers:
+        waiting.append(
+            f"{labels.DRA_DRIVER_POOLS_NOT_PUBLISHED}: no complete ResourceSlices of {', '.join(missing_drivers)}"
+        )
     return tuple(waiting)
 
 

@@ -12,6 +12,7 @@ from tenure.scheduling.nodeclaim_builder import (
     build_planned_nodeclaim,
     describe_launch_reason,
     sort_rows_by_price,
+    with_device_drivers,
 )
 from tenure.scheduling.nodepool_template import Offer, RejectionReason
 from tenure.scheduling.packing.limit_caps import NodeTypes, capacity_caps
@@ -43,12 +44,16 @@ class PlannedNodeClaims:
         nodeclaim, daemons = cached
         own = {
             "requests": draft.offer.table.to_amounts(draft.used + daemons),
+            "devices": draft.offer.table.to_devices(draft.used),
             "pods": tuple(new_node.pods),
             "why": describe_launch_reason(
                 draft, [self._pods[uid] for uid in new_node.pods], self._node_arrays.existing_count
             ),
         }
-        return nodeclaim.model_copy(update=own)
+        nodeclaim = nodeclaim.model_copy(update=own)
+        if not draft.offer.table.devices:
+            return nodeclaim
+        return with_device_drivers(nodeclaim, draft, draft.rows[: self._max_types])
 
     def cheapest_price(self, number: int) -> float:
         """US dollars per hour of the cheapest type that a new node may get."""
