@@ -8,6 +8,7 @@ from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.quantity import parse_resources
 from tenure.clock import utc_now
+from tenure.model.nodeclaim.names import parse_dra_drivers
 from tenure.model.nodeclaim.requests import InitializationResult, NodeClaimRef, RegistrationResult
 from tenure.policy.lifecycle.initialization import (
     decide_undeclared,
@@ -44,7 +45,7 @@ class RegistrationActivities:
         node = await self._nodes.register(node.name, claim)
         if node is None:
             return RegistrationResult(outcome="no node")
-        waiting = _waiting_for(claim, node)
+        waiting = await self._list_blockers(claim, node)
         conditions = [ConditionPatch(type=labels.REGISTERED_CONDITION, status="True")]
         if not claim.is_true(labels.INITIALIZED_CONDITION):
             conditions.append(_not_initialized_condition(waiting))
@@ -74,7 +75,9 @@ class RegistrationActivities:
         node = await self._nodes.get(ref.node_name)
         if node is not None and not ref.initialized and claim.is_true(labels.INITIALIZED_CONDITION):
             return _initialized_result(claim, node)
-        waiting = _waiting_for(claim, node) if node else (f"{labels.NODE_NOT_FOUND}: {ref.node_name} left the cluster",)
+        waiting: tuple[str, ...] = (f"{labels.NODE_NOT_FOUND}: {ref.node_name} left the cluster",)
+        if node:
+            waiting = await self._list_blockers(claim, node)
         if node is None or waiting:
             if not claim.is_true(labels.INITIALIZED_CONDITION):
                 conditions = (_not_initialized_condition(waiting),)
@@ -87,6 +90,21 @@ class RegistrationActivities:
         await self._explain_taints(claim, node)
         await self._claims.patch(ref.name, ref.uid, conditions=_initialized_conditions(claim, node), now=utc_now())
         return _initialized_result(claim, node)
+
+    async def _list_blockers(self, claim: NodeClaim, node: NodeFact) -> tuple[str, ...]:
+        """Blockers of initialization. DeviceClasses and ResourceSlices are read only for a node that may need them."""
+        requests = parse_resources(claim.spec.resources.requests)
+        missing = [key for key, amount in requests.items() if amount and not node.allocatable.get(key)]
+        drivers = parse_dra_drivers(claim.metadata.annotations)
+        return decide_waiting_for(
+            ready=node.ready,
+            taints=node.taints,
+            startup_taints=claim.spec.startup_taints,
+            allocatable=node.allocatable,
+            requests=requests,
+            dra_resources=await self._nodes.list_dra_resources(missing) if missing else (),
+            missing_drivers=await self._nodes.list_missing_drivers(node.name, drivers) if drivers else (),
+        )
 
     async def _explain_taints(self, claim: NodeClaim, node: NodeFact) -> None:
         """Publish an event for undeclared taints, which count as permanent. The expected pods may not tolerate them."""
@@ -104,16 +122,6 @@ class RegistrationActivities:
                 f"Node {node.name} joined without {labels.UNREGISTERED_TAINT_KEY}:NoExecute; user data must add it"
             )
             await publish_event_on(self._events, "NodeClaim", claim, "UnregisteredTaintMissing", message)
-
-
-def _waiting_for(claim: NodeClaim, node: NodeFact) -> tuple[str, ...]:
-    return decide_waiting_for(
-        ready=node.ready,
-        taints=node.taints,
-        startup_taints=claim.spec.startup_taints,
-        allocatable=node.allocatable,
-        requests=parse_resources(claim.spec.resources.requests),
-    )
 
 
 def _initialized_result(claim: NodeClaim, node: NodeFact) -> InitializationResult:

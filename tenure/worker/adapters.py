@@ -47,6 +47,7 @@ async def connect_kubernetes(
                 settings.temporal_namespace,
                 ids.nodeclaim(settings.cluster_name, name, uid),
             ),
+            plans_devices=not settings.ignore_dra_requests,
         )
     except Fault as fault:
         raise SettingsError(f"{where}: {fault.message}") from fault

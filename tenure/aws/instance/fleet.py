@@ -47,6 +47,7 @@ from tenure.model.launch import (
     LaunchRequest,
     PreparedLaunchRequest,
 )
+from tenure.model.nodeclaim.names import parse_dra_drivers
 from tenure.model.nodeoverlays import OverlayFact
 from tenure.model.provider_results import LaunchFacts
 from tenure.model.requirements import RequirementError
@@ -55,6 +56,15 @@ ReadAcceptedOverlays = Callable[[], Awaitable[Sequence[OverlayFact]]]
 """Returns the valid NodeOverlays; raises model.faults."""
 _LaunchTarget = tuple[str, str]
 """Name of the instance type, and ID of the reservation, which is empty if not reserved."""
+
+
+def needs_efa_interfaces(claim: NodeClaim, settings: AwsSettings) -> bool:
+    """Whether its pods request EFA, as a resource of a device plugin or as devices of the DRA driver."""
+    if parse_resources(claim.spec.resources.requests).get(labels.EFA):
+        return True
+    return settings.is_gate_enabled(FeatureGate.DRA_EFA) and labels.EFA_DRA_DRIVER in parse_dra_drivers(
+        claim.metadata.annotations
+    )
 
 
 class _TemplateKey(NamedTuple):
@@ -195,7 +205,7 @@ class AwsFleet:
     ) -> Mapping[_LaunchTarget, LaunchTemplate]:
         """Types with the same image and user data share a template; each reservation has its own."""
         is_custom = not family_of(node_class).syncs_taints_itself
-        requests_efa = bool(parse_resources(claim.spec.resources.requests).get(labels.EFA))
+        with_efa = needs_efa_interfaces(claim, self._settings)
         by_key: dict[_TemplateKey, LaunchTemplate] = {}
         by_target: dict[_LaunchTarget, LaunchTemplate] = {}
         for one, reservation in _type_reservations(selection):
@@ -206,7 +216,7 @@ class AwsFleet:
                 placement_group=one.placement_group,
                 reservation=reservation,
                 pods=0 if is_custom else one.capacity.get(labels.PODS, 0),
-                efa=one.capacity.get(labels.EFA, 0) if requests_efa else 0,
+                efa=one.capacity.get(labels.EFA, 0) if with_efa else 0,
                 kubelet=json.dumps(computed, sort_keys=True) if computed and not is_custom else "",
                 disks=disks.get(one.image_id, UNKNOWN_DISKS),
             )

@@ -99,7 +99,7 @@ def launch_template(
     efa_interfaces: int = 0,
     disks: ImageDisks = UNKNOWN_DISKS,
 ) -> LaunchTemplate:
-    """`efa_interfaces`: zero unless the claim requests EFA. `disks`: volumes of the image."""
+    """`efa_interfaces`: zero unless its pods request EFA. `disks`: volumes of the image."""
     data = {
         "ImageId": image_id,
         "UserData": base64.b64encode(user_data.encode()).decode(),

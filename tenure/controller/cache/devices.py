@@ -109,7 +109,7 @@ class DeviceIndex:
         self._demands: Counter[Demand] = Counter()
         """The number of pods with each demand."""
         self._grouped: frozenset[Demand] = frozenset()
-        self._templates: dict[str, dict[str, _Templates]] = {}
+        self._types: dict[str, dict[str, _Templates]] = {}
         """By EC2NodeClass and instance type."""
         self._template_devices: dict[tuple[str, str], Device] = {}
         """By driver and pool, so that results of selectors are kept."""
@@ -156,10 +156,12 @@ class DeviceIndex:
         templates = {
             node_class: found
             for node_class, types in catalogue.by_node_class.items()
-            if (found := {one.name: self._read_templates(one.device_templates) for one in types if one.device_templates})
+            if (
+                found := {one.name: self._read_templates(one.device_templates) for one in types if one.device_templates}
+            )
         }
-        self._stale_groups |= templates != self._templates
-        self._templates = templates
+        self._stale_groups |= templates != self._types
+        self._types = templates
 
     def _read_templates(self, templates: Iterable[DeviceTemplate]) -> _Templates:
         return tuple((self._template_device(one), one.count) for one in templates)
@@ -252,7 +254,7 @@ class DeviceIndex:
         self._demands += Counter()
         if self._stale_groups or self._demands.keys() != self._grouped:
             self._grouped, self._stale_groups = frozenset(self._demands), False
-            types = {one for types in self._templates.values() for one in types.values()}
+            types = {one for types in self._types.values() for one in types.values()}
             self._groups = _build_groups(self._grouped, self._devices.values(), types)
             self._update_types(types)
             self._changed_pods |= self._pods.keys()
@@ -265,7 +267,7 @@ class DeviceIndex:
         found = {one: self._devices_of_type(one) for one in types}
         by_class = {
             node_class: {name: found[one] for name, one in types.items() if found[one].amounts}
-            for node_class, types in self._templates.items()
+            for node_class, types in self._types.items()
         }
         self.devices_of_types = {name: one for name, one in by_class.items() if one}
 
@@ -327,7 +329,7 @@ class DeviceIndex:
         """The amounts that every instance type has which the NodeClaim may get."""
         named = next((one.values for one in nodeclaim.requirements if one.key == INSTANCE_TYPE), ())
         types = (nodeclaim.labels[INSTANCE_TYPE],) if INSTANCE_TYPE in nodeclaim.labels else named
-        templates = self._templates.get(nodeclaim.node_class, {})
+        templates = self._types.get(nodeclaim.node_class, {})
         possible = [
             self._devices_of_type(tuple(one for one in templates.get(name, ()) if one[0].key[0] in drivers)).amounts
             for name in types

@@ -21,11 +21,12 @@ from tenure.kube.client.rate_limiter import RateLimiter
 
 
 class KubeAdapters:
-    def __init__(self, client: KubeClient, page_url: PageUrl | None = None) -> None:
+    def __init__(self, client: KubeClient, page_url: PageUrl | None = None, *, plans_devices: bool = False) -> None:
+        """`plans_devices`: IGNORE_DRA_REQUESTS=false."""
         self.client = client
         self.events = KubeEvents(client)
         self.claims = KubeNodeClaims(client, self.events, page_url)
-        self.nodes = KubeNodes(client)
+        self.nodes = KubeNodes(client, plans_devices=plans_devices)
         self.pods = KubePods(client)
         self.loads = KubeNodeLoads(client)
         self.pools = KubeNodePools(client, self.events)
@@ -53,6 +54,8 @@ async def connect_all(
     rate_limiter: RateLimiter | None = None,
     endpoints: Endpoints | None = None,
     page_url: PageUrl | None = None,
+    plans_devices: bool = False,
 ) -> KubeAdapters:
     """Raises BadInput if no cluster is configured."""
-    return KubeAdapters(await connect(kubeconfig, rate_limiter=rate_limiter, endpoints=endpoints), page_url)
+    client = await connect(kubeconfig, rate_limiter=rate_limiter, endpoints=endpoints)
+    return KubeAdapters(client, page_url, plans_devices=plans_devices)

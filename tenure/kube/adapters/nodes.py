@@ -19,12 +19,14 @@ from tenure.kube.client.client import JSON_PATCH, STRATEGIC_MERGE, KubeClient
 from tenure.kube.client.errors import Json
 from tenure.kube.client.objects import BuildPatch, Objects, SharedRead
 from tenure.kube.client.patches import AnnotationPatcher, stamp_condition
-from tenure.kube.client.resources import NODES, PODS
+from tenure.kube.client.resources import DEVICE_CLASSES, NODES, PODS, RESOURCE_SLICES
+from tenure.kube.facts.device_classes import extended_resource_of, select_dra_resources
 from tenure.kube.facts.objects import is_set_by_others, node_fact, registration_gaps
 from tenure.kube.facts.pod_drain import is_protected, is_reschedulable
 from tenure.kube.facts.pods import read_pod
+from tenure.kube.facts.resource_slices import list_published_drivers, resource_slice
 from tenure.model.base import object_log_fields
-from tenure.model.errors import NotFound
+from tenure.model.errors import Forbidden, NotFound
 from tenure.model.extra_capacity import MovedPod, NodeLoad
 from tenure.model.facts import NodeFact
 from tenure.model.nodeclaim.node_identity import NODEPOOL_GAP, REGISTERED_GAP
@@ -38,8 +40,8 @@ _TAINT: Final = {"key": labels.DISRUPTED_TAINT_KEY, "effect": labels.NO_SCHEDULE
 
 
 class KubeNodes(AnnotationPatcher):
-    def __init__(self, client: KubeClient) -> None:
-        self._client = client
+    def __init__(self, client: KubeClient, *, plans_devices: bool = False) -> None:
+        self._client, self._plans_devices = client, plans_devices
         self._nodes = Objects(client, NODES)
         super().__init__(self._nodes)
         self._read_all_nodes = SharedRead(self._nodes.list)
@@ -70,6 +72,21 @@ class KubeNodes(AnnotationPatcher):
         except NotFound:
             return False
         return True
+
+    async def list_missing_drivers(self, name: str, drivers: Collection[str]) -> tuple[str, ...]:
+        if not (drivers and self._plans_devices):
+            return ()
+        params = {"fieldSelector": f"spec.nodeName={name}"}
+        found = await self._client.request("GET", RESOURCE_SLICES.path(), params=params)
+        published = list_published_drivers(map(resource_slice, found.get("items") or ()))
+        return tuple(one for one in drivers if one not in published)
+
+    async def list_dra_resources(self, requested: Collection[str]) -> tuple[str, ...]:
+        try:
+            found = await self._client.request("GET", DEVICE_CLASSES.path())
+        except (NotFound, Forbidden):
+            return select_dra_resources(requested, ())
+        return select_dra_resources(requested, {extended_resource_of(one) for one in found.get("items") or ()})
 
     async def patch_labels(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
         return await self._nodes.patch_metadata(name, uid=uid, labels=labels) is not None

@@ -5,7 +5,6 @@ from typing import Any, Final
 
 from tenure.model.facts import DaemonSetFact, PodFact
 
-
 _PREFIX: Final = "deviceclass.resource.kubernetes.io/"
 """Every DeviceClass provides a resource with this prefix and its name."""
 

@@ -1,7 +1,7 @@
 """NodeClaims, Nodes, pods and events in memory, with the API server's rules for finalizers and UIDs."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -186,6 +186,10 @@ class FakeNodeClaims(FakeAnnotated):
 @dataclass
 class FakeNodes(FakeAnnotated):
     found: dict[str, NodeFact] = field(default_factory=dict)
+    published_drivers: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """DRA drivers with complete ResourceSlices, by Node."""
+    dra_resources: tuple[str, ...] = ()
+    """Resources that DeviceClasses provide."""
 
     def join(self, name: str, provider_id: str, **fields: Any) -> NodeFact:
         self.found[name] = NodeFact(
@@ -232,6 +236,12 @@ class FakeNodes(FakeAnnotated):
         taints = tuple(one for one in node.taints if one.key != labels.UNREGISTERED_TAINT_KEY)
         node_labels = {**node.labels, **claim.metadata.labels, labels.REGISTERED: "true"}
         return self.update_node(name, taints=taints, labels=node_labels, finalizers=(labels.TERMINATION_FINALIZER,))
+
+    async def list_missing_drivers(self, name: str, drivers: Collection[str]) -> tuple[str, ...]:
+        return tuple(one for one in drivers if one not in self.published_drivers.get(name, ()))
+
+    async def list_dra_resources(self, requested: Collection[str]) -> tuple[str, ...]:
+        return tuple(one for one in requested if one in self.dra_resources)
 
     async def mark_initialized(self, name: str) -> bool:
         node = self.found.get(name)

@@ -43,7 +43,7 @@ def test_settings_for_new_installation_are_listed() -> None:
     [
         ("FEATURE_GATES", "NodeRepair=true,TerminateFirstRepair=true", []),
         ("FEATURE_GATES", "PodDeletionCostManagement=true", []),
-        ("AWS_FEATURE_GATES", "DRANVIDIAGPU=true,DRAEFA=True", ["DRANVIDIAGPU=true", "DRAEFA=True"]),
+        ("AWS_FEATURE_GATES", "DRANVIDIAGPU=true,RebootForRepair=True", ["RebootForRepair=True"]),
         ("LEGACY_NODE_REPAIR", "false", []),
         ("SECURITY_GROUP_REFRESH_INTERVAL", "1m", []),
     ],
