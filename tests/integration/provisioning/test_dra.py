@@ -1,6 +1,6 @@
 """Dynamic Resource Allocation on real components: kube-scheduler allocates devices that simulated drivers publish."""
 
-from tenure.apis.labels import INSTANCE_TYPE, NODEPOOL
+from tenure.apis.labels import INSTANCE_TYPE, NODEPOOL, REQUESTED_DRA_DRIVERS
 from tenure.kube.client.resources import NODES, RESOURCE_SLICES
 from tests.support.product.cluster_scope import ClusterScope
 from tests.support.product.eventually import assert_throughout, wait_until
@@ -43,6 +43,20 @@ async def test_unsupported_claim_is_refused_by_name(own_product: DedicatedProduc
             )
         )
         await assert_throughout(scope.assert_no_nodes, seconds=5)
+
+
+async def test_pending_pod_with_gpu_claim_gets_a_node(own_product: DedicatedProduct) -> None:
+    """The cheapest type with a GPU is launched, and its driver publishes the device before initialization."""
+    await own_product.ensure_worker(IGNORE_DRA_REQUESTS="false", AWS_FEATURE_GATES="DRANVIDIAGPU=true")
+    async with own_product.scope("dra-new", types=("m5.large", ONE_GPU, FOUR_GPUS)) as scope:
+        await create_claim_objects(scope)
+        await scope.create_deployment(1, scope.name, **pod_spec(scope.name, cpu="10m"), **claims_of(scope))
+        await wait_until(lambda: scope.assert_pods_running(1, scope.name))
+        await wait_until(lambda: scope.assert_nodes_initialized(1))
+        (node,), (claim,) = await scope.nodes(), await scope.nodeclaims()
+        assert node["metadata"]["labels"][INSTANCE_TYPE] == ONE_GPU
+        assert claim["metadata"]["annotations"][REQUESTED_DRA_DRIVERS] == "gpu.nvidia.com"
+        assert not any("device" in key for key in claim["spec"]["resources"]["requests"])
 
 
 def claims_of(scope: ClusterScope) -> Object:

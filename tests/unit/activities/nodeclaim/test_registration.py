@@ -106,6 +106,26 @@ async def test_initialized_node_waits_again_only_after_reboot(cluster: FakeClust
     assert cluster.claims.condition_text("a", "Initialized").startswith("True"), "it never reverts"
 
 
+async def test_node_waits_for_dra_drivers_of_its_nodeclaim(cluster: FakeCluster) -> None:
+    cluster.add_running_node()
+    cluster.nodes.update_node("node-a", taints=())
+    cluster.claims.found["a"]["metadata"]["annotations"] = {"karpenter.sh/requested-dra-drivers": "a.example,b.example"}
+    cluster.nodes.published_drivers["node-a"] = ("a.example",)
+    result = await run_activity(cluster.joining.initialize_node, REF)
+    assert result.waiting_for == "DRADriverPoolsNotPublished: no complete ResourceSlices of b.example"
+    cluster.nodes.published_drivers["node-a"] = ("a.example", "b.example")
+    assert (await run_activity(cluster.joining.initialize_node, REF)).outcome == "initialized"
+
+
+async def test_node_does_not_wait_for_resources_of_device_classes(cluster: FakeCluster) -> None:
+    cluster.add_running_node()
+    cluster.nodes.update_node("node-a", taints=())
+    cluster.claims.found["a"]["spec"]["resources"] = {"requests": {"example.com/gpu": "1"}}
+    assert (await run_activity(cluster.joining.initialize_node, REF)).outcome == "waiting"
+    cluster.nodes.dra_resources = ("example.com/gpu",)
+    assert (await run_activity(cluster.joining.initialize_node, REF)).outcome == "initialized"
+
+
 @pytest.mark.parametrize(("cpu", "expected_status"), [(2000, "True"), (1000, "")])
 async def test_initialized_node_is_consistent_only_with_requested_resources(
     cluster: FakeCluster, cpu: int, expected_status: str
