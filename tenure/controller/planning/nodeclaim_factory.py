@@ -20,7 +20,7 @@ from tenure.model.blockers import LIMITS_EXCEEDED
 from tenure.model.facts import NodeClaimFact
 from tenure.model.instance_types import OfferingShard, list_offering_shards
 from tenure.model.launch import LaunchGroupMember
-from tenure.model.nodeclaim.names import make_nodeclaim_name
+from tenure.model.nodeclaim.names import make_nodeclaim_name, parse_dra_drivers
 from tenure.model.plan import LaunchDraft, PlannedNodeClaim, UnschedulablePod
 from tenure.model.requirements import Requirements
 
@@ -82,8 +82,8 @@ def launch_drafts(claims: Iterable[NodeClaim]) -> tuple[LaunchDraft, ...]:
 
 def _same_launch(claim: PlannedNodeClaim) -> str:
     """A key of all fields that determine a launch request. Requests count only if no instance types are named, or for
-    EFA, which changes the launch template."""
-    excluded = {"pods", "virtual_pods", "capacity_bound", "why"}
+    EFA, which changes the launch template. Of DRA devices, only the drivers in the annotation count."""
+    excluded = {"pods", "virtual_pods", "capacity_bound", "why", "devices"}
     if any(one.key == labels.INSTANCE_TYPE and one.operator == "In" for one in claim.requirements):
         excluded.add("requests")
     return f"{claim.model_dump_json(exclude=excluded)} {bool(claim.requests.get(labels.EFA))}"
@@ -101,6 +101,8 @@ def launch_hash(claim: NodeClaimFact) -> str:
         "wanted": [one.model_dump(mode="json") for one in (*claim.requirements, *claim.taints)],
         "startup": [one.model_dump(mode="json") for one in claim.startup_taints],
     }
+    if drivers := parse_dra_drivers(claim.annotations):
+        fields["drivers"] = sorted(drivers)
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
 
 

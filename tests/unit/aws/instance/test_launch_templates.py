@@ -7,9 +7,11 @@ from typing import cast
 
 import pytest
 
+from tenure.apis.feature_gates import FeatureGate
 from tenure.aws.client.client import AwsClients
+from tenure.aws.instance.fleet import needs_efa_interfaces
 from tenure.aws.instance.launch_templates import LaunchTemplate, LaunchTemplates
-from tests.support.aws.builders import SETTINGS
+from tests.support.aws.builders import SETTINGS, build_nodeclaim
 from tests.support.paths import ROOT
 from tests.unit.aws.fakes import FakeClients
 
@@ -44,3 +46,20 @@ async def test_use_renews_cache_entry_and_unused_entry_expires() -> None:
     templates.forget(["one"])
     await templates.ensure([one])
     assert clients.call_counts["describe_launch_templates"] == 3
+
+
+@pytest.mark.parametrize(
+    ("drivers", "efa", "gate", "expected"),
+    [
+        ("", "0", True, False),
+        ("", "1", False, True),
+        ("gpu.nvidia.com,dra.net", "0", True, True),
+        ("gpu.nvidia.com,dra.net", "0", False, False),
+        ("gpu.nvidia.com", "0", True, False),
+    ],
+)
+def test_pods_need_efa_interfaces_as_resource_or_as_devices(drivers: str, efa: str, gate: bool, expected: bool) -> None:
+    annotations = {"karpenter.sh/requested-dra-drivers": drivers} if drivers else {}
+    claim = build_nodeclaim(requests={"vpc.amazonaws.com/efa": efa}, annotations=annotations)
+    settings = SETTINGS.model_copy(update={"feature_gates": {FeatureGate.DRA_EFA: gate}})
+    assert needs_efa_interfaces(claim, settings) == expected

@@ -47,6 +47,7 @@ def test_launch_hash_differs_for_different_launches() -> None:
         {"taints": (Taint(key="k", value="v", effect="NoSchedule"),)},
         {"startup_taints": (Taint(key="k", value="v", effect="NoSchedule"),)},
         {"requirements": (Expression(key="k", operator="In", values=("v",)),)},
+        {"annotations": {"karpenter.sh/requested-dra-drivers": "dra.net"}},
     ]
     hashes = {launch_hash(one.model_copy(update=other)) for other in others}
     assert len(hashes) == len(others) and launch_hash(one) not in hashes
@@ -75,6 +76,12 @@ def test_nodeclaims_with_different_launch_templates_have_different_groups() -> N
     plain, with_efa = planned_nodeclaim(), planned_nodeclaim(requests={"cpu": 1500, "vpc.amazonaws.com/efa": 1})
     more = planned_nodeclaim(requests={"cpu": 2000, "vpc.amazonaws.com/efa": 2})
     assert group_ids("p", [plain, with_efa, more]) == ["p-0", "p-1", "p-1"]
+
+
+def test_nodeclaims_with_devices_of_the_same_drivers_share_a_group() -> None:
+    drivers = {"karpenter.sh/requested-dra-drivers": "dra.net"}
+    claims = [planned_nodeclaim(annotations=drivers, devices={"devices of nic": count}) for count in (1, 2)]
+    assert group_ids("p", [planned_nodeclaim(), *claims]) == ["p-0", "p-1", "p-1"]
 
 
 def test_nodeclaims_with_equal_launches_share_a_group() -> None:
