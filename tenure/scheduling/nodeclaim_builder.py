@@ -73,7 +73,9 @@ def build_planned_nodeclaim(
 
 def with_device_drivers(nodeclaim: PlannedNodeClaim, draft: NodeClaimDraft, rows: Indices) -> PlannedNodeClaim:
     """The NodeClaim with the annotation that names the DRA drivers of its devices."""
-    drivers = draft.offer.table.find_device_drivers(nodeclaim.devices, rows) if nodeclaim.devices else []
+    if not draft.offer.table.devices:
+        return nodeclaim
+    drivers = draft.offer.table.find_device_drivers(nodeclaim.devices, rows)
     own = {REQUESTED_DRA_DRIVERS: ",".join(drivers)} if drivers else {}
     others = {key: value for key, value in nodeclaim.annotations.items() if key != REQUESTED_DRA_DRIVERS}
     return nodeclaim.model_copy(update={"annotations": others | own})

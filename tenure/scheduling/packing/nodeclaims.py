@@ -50,10 +50,7 @@ class PlannedNodeClaims:
                 draft, [self._pods[uid] for uid in new_node.pods], self._node_arrays.existing_count
             ),
         }
-        nodeclaim = nodeclaim.model_copy(update=own)
-        if not draft.offer.table.devices:
-            return nodeclaim
-        return with_device_drivers(nodeclaim, draft, draft.rows[: self._max_types])
+        return with_device_drivers(nodeclaim.model_copy(update=own), draft, draft.rows[: self._max_types])
 
     def cheapest_price(self, number: int) -> float:
         """US dollars per hour of the cheapest type that a new node may get."""
