@@ -50,7 +50,7 @@ class TemplateHarness(DeviceHarness):
     def types(self) -> Any:
         return self.cache.devices_of_types.get("default", {})
 
-    def amounts(self, name: str, kind: str) -> bool:
+    def fits_type(self, name: str, kind: str) -> bool:
         """Whether the pod fits a new node of this type."""
         one = self.cache.pods[f"uid-{name}"]
         offered = self.types[kind].amounts if kind in self.types else {}
@@ -92,7 +92,7 @@ def test_types_offer_only_devices_that_pods_request(harness: TemplateHarness) ->
 def test_selectors_choose_types(harness: TemplateHarness) -> None:
     harness.add_template("large", request(2, LARGE))
     harness.add_pod("p", "large")
-    assert not harness.amounts("p", "small") and harness.amounts("p", "large")
+    assert not harness.fits_type("p", "small") and harness.fits_type("p", "large")
 
 
 def test_requests_that_share_devices_of_a_type_are_counted_together(harness: TemplateHarness) -> None:
@@ -100,7 +100,7 @@ def test_requests_that_share_devices_of_a_type_are_counted_together(harness: Tem
     harness.add_template("four", request(2), {**request(2, LARGE), "name": "large"})
     harness.add_pod("both", "both")
     harness.add_pod("four", "four")
-    assert not harness.amounts("both", "large") and harness.amounts("four", "large")
+    assert not harness.fits_type("both", "large") and harness.fits_type("four", "large")
 
 
 def test_attribute_without_known_value_is_refused_unless_a_node_has_it(harness: TemplateHarness) -> None:
@@ -109,7 +109,7 @@ def test_attribute_without_known_value_is_refused_unless_a_node_has_it(harness: 
     harness.add_pod("p", "new")
     assert harness.problem_of("p").startswith("spec.resourceClaims: ") and "pool-" in harness.problem_of("p")
     harness.add_node("gpus", "16Gi")
-    assert harness.fits("p", "gpus") and not harness.amounts("p", "small")
+    assert harness.fits("p", "gpus") and not harness.fits_type("p", "small")
 
 
 def test_type_with_a_device_for_which_a_selector_fails_is_not_used() -> None:
@@ -118,7 +118,7 @@ def test_type_with_a_device_for_which_a_selector_fails_is_not_used() -> None:
     harness = TemplateHarness(SMALL_TYPE, with_devices("mixed", template("mixed", 8, "16Gi"), nic))
     harness.apply_objects("deviceclasses", device_class("gpu", f"device.attributes['{DRIVER}'].type == 'gpu'"))
     harness.add_pod("p")
-    assert harness.amounts("p", "small") and not harness.amounts("p", "mixed")
+    assert harness.fits_type("p", "small") and not harness.fits_type("p", "mixed")
 
 
 def test_unlaunched_nodeclaim_has_the_devices_of_all_its_types(harness: TemplateHarness) -> None:
