@@ -112,7 +112,9 @@ class Nodes(Labelled, Protocol):
         IGNORE_DRA_REQUESTS=true."""
 
     async def list_dra_resources(self, requested: Collection[str]) -> tuple[str, ...]:
-        """The requested resources that DeviceClasses provide. Empty if DeviceClasses cannot be read."""
+        """The requested resources that DeviceClasses provide. Empty if IGNORE_DRA_REQUESTS=true.
+
+        If DeviceClasses cannot be read, only resources with the prefix of DeviceClasses."""
 
     async def mark_initialized(self, name: str) -> bool: ...
 

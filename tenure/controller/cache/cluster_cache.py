@@ -364,21 +364,20 @@ class ClusterCache:
         elif new.annotations.get(NODECLASS_HASH_VERSION) != old.annotations.get(NODECLASS_HASH_VERSION):
             self._changes.nodeclasses.add(new.node_class)
         (self._blocked_drains.add if new.drain_waits else self._blocked_drains.discard)(new.name)
+        (self._awaiting_devices.add if new.missing_drivers else self._awaiting_devices.discard)(new.name)
         self._check_node_identity(new)
         if new.capacity_error and (old is None or new.capacity_error != old.capacity_error):
             self.publish(CapacityLacking(new))
         self.planner_changes.record("claim", new.name, new, affects_disruption=has_foreign_changes(old, new))
 
     def _check_nodeclaim_devices(self, nodeclaim: NodeClaimFact) -> NodeClaimFact:
+        if self._devices is None:
+            return nodeclaim
         dra_resources = self._device_classes.find_requested(nodeclaim.requests)
         if dra_resources != nodeclaim.dra_resources:
             nodeclaim = nodeclaim.model_copy(update={"dra_resources": dra_resources})
-        if self._devices is None:
-            return nodeclaim
         node = self.identify_node(nodeclaim).node if REQUESTED_DRA_DRIVERS in nodeclaim.annotations else None
-        nodeclaim = self._devices.apply_to_nodeclaim(nodeclaim, node.name if node else "")
-        (self._awaiting_devices.add if nodeclaim.missing_drivers else self._awaiting_devices.discard)(nodeclaim.name)
-        return nodeclaim
+        return self._devices.apply_to_nodeclaim(nodeclaim, node.name if node else "")
 
     def _delete_nodeclaim(self, name: str, uid: str) -> None:
         self._deleted.append(uid)

@@ -327,7 +327,8 @@ class DeviceIndex:
 
     def _expected_amounts(self, nodeclaim: NodeClaimFact, drivers: Collection[str]) -> Mapping[str, int]:
         """The amounts that every instance type has which the NodeClaim may get."""
-        named = next((one.values for one in nodeclaim.requirements if one.key == INSTANCE_TYPE), ())
+        is_named = (one.values for one in nodeclaim.requirements if (one.key, one.operator) == (INSTANCE_TYPE, "In"))
+        named = next(is_named, ())
         types = (nodeclaim.labels[INSTANCE_TYPE],) if INSTANCE_TYPE in nodeclaim.labels else named
         templates = self._types.get(nodeclaim.node_class, {})
         possible = [

@@ -7,7 +7,7 @@ import pytest
 from tenure.model.facts import NodeClaimFact
 from tenure.model.instance_types import Catalogue, DeviceTemplate, InstanceType, TypeDevices
 from tenure.policy.lifecycle.initialization import decide_waiting_for
-from tests.support.controller.builders import Json, claim, node, pod
+from tests.support.controller.builders import CacheHarness, Json, claim, node, pod
 from tests.unit.controller.cache.test_devices import (
     DRIVER,
     IS_GPU,
@@ -57,11 +57,20 @@ class TemplateHarness(DeviceHarness):
         assert one.devices or one.unplannable
         return not one.unplannable and all(offered.get(key, 0) >= amount for key, amount in one.devices)
 
-    def add_nodeclaim(self, *types: str, phase: str = "", of: str = "", drivers: str = DRIVER) -> NodeClaimFact:
+    def add_nodeclaim(
+        self,
+        *types: str,
+        phase: str = "",
+        of: str = "",
+        drivers: str = DRIVER,
+        operator: str = "In",
+        uid: str = "uid-c1",
+    ) -> NodeClaimFact:
         """`of`: the instance type of a launched NodeClaim."""
         raw = claim("c1", phase=phase, annotations={"karpenter.sh/requested-dra-drivers": drivers})
+        raw["metadata"]["uid"] = uid
         raw["spec"]["requirements"] = [
-            {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": list(types)}
+            {"key": "node.kubernetes.io/instance-type", "operator": operator, "values": list(types)}
         ]
         if of:
             raw["metadata"]["labels"]["node.kubernetes.io/instance-type"] = of
@@ -126,6 +135,7 @@ def test_unlaunched_nodeclaim_has_the_devices_of_all_its_types(harness: Template
     assert harness.add_nodeclaim("small", "large").devices == ((GPU, 1),)
     assert harness.add_nodeclaim("large").devices == ((GPU, 4),)
     assert harness.add_nodeclaim("large", "unknown").devices == ()
+    assert harness.add_nodeclaim("large", operator="NotIn").devices == ()
     assert harness.add_nodeclaim("small", "large", phase="Launched", of="large").devices == ((GPU, 4),)
     assert harness.add_nodeclaim("large", drivers=NIC).devices == ()
     assert harness.add_nodeclaim("large", drivers="").devices == ()
@@ -135,12 +145,34 @@ def test_nodeclaim_waits_for_complete_slices_of_its_node(harness: TemplateHarnes
     harness.add_pod("p")
     harness.apply_objects("nodes", node("n1", of="c1"))
     harness.add_nodeclaim("small", phase="Registered", of="small", drivers=f"{DRIVER}, {NIC}")
-    assert harness.nodeclaim.missing_drivers == (DRIVER, NIC) and harness.nodeclaim.devices
+    before = harness.nodeclaim
+    assert before.missing_drivers == (DRIVER, NIC) and before.devices
     harness.apply_objects("resourceslices", resource_slice("n1", "16Gi", slices=2))
-    assert harness.nodeclaim.missing_drivers == (DRIVER, NIC) and harness.nodeclaim.devices
+    assert harness.nodeclaim == before
     harness.apply_objects("resourceslices", resource_slice("n1", slices=2, name="second"))
-    assert harness.nodeclaim.missing_drivers == (NIC,) and not harness.nodeclaim.devices
+    after = harness.nodeclaim
+    assert after.missing_drivers == (NIC,) and not after.devices
     assert harness.fits("p", "n1")
+
+
+def test_recreated_nodeclaim_waits_for_slices(harness: TemplateHarness) -> None:
+    harness.apply_objects("nodes", node("n1", of="c1"))
+    for uid in ("uid-c1", "uid-new"):
+        before = harness.add_nodeclaim("small", phase="Registered", of="small", uid=uid)
+        assert before.missing_drivers == (DRIVER,)
+    harness.apply_objects("resourceslices", resource_slice("n1", "16Gi"))
+    assert not harness.nodeclaim.missing_drivers
+
+
+def test_nothing_is_awaited_while_claims_are_ignored() -> None:
+    harness = CacheHarness()
+    raw = claim("c1", phase="Registered", annotations={"karpenter.sh/requested-dra-drivers": DRIVER})
+    raw["spec"]["resources"] = {"requests": {"example.com/gpu": "1"}}
+    harness.apply_objects("deviceclasses", device_class("gpu", IS_GPU, extendedResourceName="example.com/gpu"))
+    harness.apply_objects("nodeclaims", raw)
+    harness.cache.set_catalogue(Catalogue(by_node_class={"default": (SMALL_TYPE,)}))
+    found = harness.cache.nodeclaims["c1"]
+    assert not (found.missing_drivers or found.dra_resources or found.devices or harness.cache.devices_of_types)
 
 
 def test_initialized_nodeclaim_waits_for_no_driver(harness: TemplateHarness) -> None:
