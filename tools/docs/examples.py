@@ -1,7 +1,8 @@
-"""Example outputs in README.md and docs, rendered by the product's code from example objects.
+"""Example outputs and manifests in README.md and docs.
 
-A page contains an example in a code block after `<!-- example: NAME -->`. `python -m tools.generate` writes the text,
-so that it follows every change of a message.
+A page contains an output in a code block after `<!-- example: NAME -->`, and a manifest after `<!-- file: PATH -->`.
+`python -m tools.generate` writes the text: outputs are rendered by the product's code from example objects, so they
+follow every change of a message. Manifests are copied from the repository, whose tests use the files.
 """
 
 import re
@@ -24,6 +25,7 @@ from workflows.current_details import explain_nodeclaim
 
 ROOT: Final = Path(__file__).parents[2]
 _EXAMPLE: Final = re.compile(r"(<!-- example: ([\w-]+) -->\n```text\n).*?(```\n)", re.DOTALL)
+_FILE: Final = re.compile(r"(<!-- file: (\S+) -->\n```yaml\n).*?(```\n)", re.DOTALL)
 _CREATED: Final = datetime(2026, 6, 1, 9, 14, 2, tzinfo=UTC)
 _DELETED: Final = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 _WIDTH: Final = 110
@@ -32,15 +34,20 @@ _NODE: Final = "ip-10-0-3-7.us-west-2.compute.internal"
 
 
 def render_files() -> dict[Path, str]:
-    """Text by path of the pages with examples. Raises KeyError for an unknown name."""
+    """Text by path of the pages with examples. Raises KeyError for an unknown name, OSError for a missing file."""
     pages = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
     texts = {page: page.read_text() for page in pages}
-    return {page: _EXAMPLE.sub(_render_example, text) for page, text in texts.items() if _EXAMPLE.search(text)}
+    found = {page: text for page, text in texts.items() if _EXAMPLE.search(text) or _FILE.search(text)}
+    return {page: _FILE.sub(_copy_file, _EXAMPLE.sub(_render_example, text)) for page, text in found.items()}
 
 
 def _render_example(found: "re.Match[str]") -> str:
     text = "\n".join(map(_wrap, _EXAMPLES[found[2]]().splitlines()))
     return f"{found[1]}{text}\n{found[3]}"
+
+
+def _copy_file(found: "re.Match[str]") -> str:
+    return f"{found[1]}{(ROOT / found[2]).read_text()}{found[3]}"
 
 
 def _wrap(line: str) -> str:
