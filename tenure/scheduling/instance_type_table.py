@@ -151,9 +151,9 @@ class InstanceTypeTable:
 
     def to_amounts(self, vector: Amounts) -> dict[str, int]:
         """The reverse of `to_vector`, without zeros, volumes and DRA devices."""
-        left_out = self._device_names | {EBS_ATTACHMENTS} if self._device_names else {EBS_ATTACHMENTS}
+        excluded = self._device_names | {EBS_ATTACHMENTS} if self._device_names else {EBS_ATTACHMENTS}
         amounts = zip(self.resources, vector, strict=True)
-        return {key: int(amount) for key, amount in amounts if amount and key not in left_out}
+        return {key: int(amount) for key, amount in amounts if amount and key not in excluded}
 
     def to_devices(self, vector: Amounts) -> dict[str, int]:
         """The amounts of DRA devices, without zeros."""
