@@ -263,7 +263,7 @@ CLOCK_OFFSET = _gauge(
     "seconds by which the worker's clock is ahead of the API server's; 0 below 30 s, which is not corrected",
 )
 ENDPOINT_UNREACHABLE = _gauge(
-    "tenure_endpoint_unreachable", "endpoint", "1 while calls to an API get no response, e.g. without DNS"
+    "tenure_endpoint_unreachable", "api", "1 while calls to an API get no response, e.g. without DNS"
 )
 HOOKS = _counter("tenure_hooks_total", "point outcome nodepool", "finished hooks by outcome")
 INTERRUPTION_LAST_READ = _gauge(

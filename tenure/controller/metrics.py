@@ -49,7 +49,7 @@ def meter_of(temporal: Client) -> MetricMeter:
 def monitor_endpoints(meter: Meter) -> Endpoints:
     """Record as a metric whether APIs respond."""
     gauge = metrics.ENDPOINT_UNREACHABLE.bind(meter)
-    return Endpoints(lambda endpoint, unreachable: gauge.record(int(unreachable), endpoint=endpoint))
+    return Endpoints(lambda endpoint, unreachable: gauge.record(int(unreachable), api=endpoint))
 
 
 class ControllerMetrics:

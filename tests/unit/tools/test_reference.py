@@ -77,6 +77,14 @@ def value(node: ast.expr, module: ModuleType) -> Any:
         return None
 
 
+SCRAPE_LABELS = frozenset("job instance namespace pod container service endpoint node le quantile".split())  # noqa: SIM905
+"""Labels that Prometheus or the ServiceMonitor of Prometheus Operator sets on each sample."""
+
+
+def test_no_metric_has_a_label_of_prometheus() -> None:
+    assert [one.name for one in metrics.METRICS if SCRAPE_LABELS & set(one.labels)] == []
+
+
 def test_every_metric_is_recorded() -> None:
     """`Metric.record` rejects undeclared labels."""
     constants = {name for name, found in vars(metrics).items() if isinstance(found, metrics.Metric)}
