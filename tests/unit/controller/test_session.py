@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Set
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Set
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from itertools import chain
 from typing import Any, cast
 
@@ -21,6 +21,8 @@ from tenure.model.disruption.commands import DisruptionDecisionRequest
 from tenure.model.errors import Fault, Forbidden, NotFound
 from tenure.model.operator_requests import DisruptionPreviewRequest
 from tenure.model.plan import PlanRequest
+from tenure.tracing.recorder import TRACES
+from tenure.tracing.spans import FinishedSpan, key_of_pending_pods
 from tests.support.controller.builders import NOW, Json, claim, node, node_class, pod, pool
 from tests.support.fakes.cloud import FakeInstances
 from tests.support.fakes.kubernetes import FakeEvents, FakeNodeClaims
@@ -56,6 +58,19 @@ class StubKubeClient:
         yield never()
 
 
+class SpanList:
+    """Implements `tenure.tracing.recorder.SpanRecorder` for finished spans."""
+
+    def __init__(self) -> None:
+        self.spans: list[FinishedSpan] = []
+
+    def record(self, span: FinishedSpan) -> None:
+        self.spans.append(span)
+
+    def start_call(self, name: str, attributes: Mapping[str, str]) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
 @pytest.fixture
 def kube_client() -> StubKubeClient:
     containers = [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]
@@ -86,8 +101,11 @@ def build_session(
 @pytest.mark.parametrize(
     "gates", [frozenset[str](), frozenset({FeatureGate.CAPACITY_BUFFER})], ids=["no feature gates", "CapacityBuffer"]
 )
-async def test_session_signals_workflows_and_plans(kube_client: StubKubeClient, gates: set[str]) -> None:
-    temporal, claims = FakeTemporal(), FakeNodeClaims()
+async def test_session_signals_workflows_and_plans(
+    kube_client: StubKubeClient, gates: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporal, claims, recorder = FakeTemporal(), FakeNodeClaims(), SpanList()
+    monkeypatch.setattr(TRACES, "recorder", recorder)
     session = build_session(kube_client, temporal, claims, gates)
     task = asyncio.create_task(session.run())
 
@@ -108,6 +126,8 @@ async def test_session_signals_workflows_and_plans(kube_client: StubKubeClient, 
         outcome = await session.plan(PlanRequest(plan_id="p"))
         assert not outcome.blocked and outcome.created == 1 == len(claims.found)
         assert session.cluster.nominations.nominated_nodes() != ()
+        (root,) = recorder.spans
+        assert root.key == key_of_pending_pods("p") and root.attributes["tenure.pod_names"] == ["default/waits"]
         decision = await session.compute_disruption(DisruptionDecisionRequest())
         assert not decision.blocked
         preview = await session.preview_disruption(DisruptionPreviewRequest(cluster="demo"))
