@@ -61,7 +61,7 @@ class LeaderElector:
         self._is_leader_lost = is_leader_lost
         self._observed_version, self._observed_at = "", 0.0
         self._observed_holder, self._next_check_at = "", 0.0
-        self._held: ObservedLease | None = None
+        self._written: ObservedLease | None = None
         """The Lease as this process wrote it last."""
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
@@ -136,10 +136,10 @@ class LeaderElector:
         was faster. The holder renews with one request, without a read."""
         REQUEST_PRIORITY.set("lease")
         async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
-            lease, self._held = self._held or await self._leases.get(self._namespace, LEADER_LEASE), None
+            lease, self._written = self._written or await self._leases.get(self._namespace, LEADER_LEASE), None
             if lease and lease.holder not in ("", self._identity) and not await self._may_replace(lease):
                 return False
-            self._held = await self._leases.write(self._next_lease(lease, utc_now()))
+            self._written = await self._leases.write(self._next_lease(lease, utc_now()))
             return True
 
     async def _may_replace(self, lease: ObservedLease) -> bool:
@@ -164,7 +164,7 @@ class LeaderElector:
 
     async def _release(self) -> None:
         """Best effort: an unreleased Lease expires."""
-        self._held = None
+        self._written = None
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
                 lease = await self._leases.get(self._namespace, LEADER_LEASE)
