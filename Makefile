@@ -52,7 +52,7 @@ test-kubernetes: setup ## Run the tests of the Kubernetes API with its newest su
 	    tests/integration/evictions tests/integration/sandbox/test_controlplane.py $(ARGS)
 
 test-integration: controlplane ## Run all integration tests and scenarios
-	@$(PYTEST) -n 7 --junitxml=build/integration.xml tests/integration tests/scenarios $(ARGS)
+	@$(PYTEST) -n 5 --junitxml=build/integration.xml tests/integration tests/scenarios $(ARGS)
 
 test-killed: controlplane ## Run a sample of the scenarios with the worker killed once
 	@$(BIN)/python -m tests.scenarios.sample $(ARGS)
