@@ -52,7 +52,8 @@ test-kubernetes: setup ## Run the tests of the Kubernetes API with its newest su
 	    tests/integration/evictions tests/integration/sandbox/test_controlplane.py $(ARGS)
 
 test-integration: controlplane ## Run all integration tests and scenarios
-	@$(PYTEST) -n 5 --junitxml=build/integration.xml tests/integration tests/scenarios $(ARGS)
+	@$(PYTEST) -n 5 --junitxml=build/integration.xml tests/integration tests/scenarios \
+	    --ignore=tests/integration/recipes $(ARGS)
 
 test-killed: controlplane ## Run a sample of the scenarios with the worker killed once
 	@$(BIN)/python -m tests.scenarios.sample $(ARGS)
@@ -61,8 +62,8 @@ test-replay: setup ## Replay all stored histories with other hash seeds, and the
 	@for seed in 1 2 3; do PYTHONHASHSEED=$$seed $(PYTEST) -n 2 tests/replay $(ARGS) || exit 1; done
 	@$(PYTEST) -n 4 --replay-histories tests/unit/workflows $(ARGS)
 
-test-nightly: controlplane tools ## Run chart, image, price and month tests, property tests at full depth, 200 random clusters
-	@$(PYTEST) -n 3 tests/nightly $(ARGS)
+test-nightly: controlplane tools ## Run recipe, chart, image, price and month tests, property tests at full depth, 200 random clusters
+	@$(PYTEST) -n 3 tests/nightly tests/integration/recipes $(ARGS)
 	@TENURE_DAYS=30 TENURE_FAULTS=1000 TENURE_RESTARTS=0 $(PYTEST) tests/scenarios/empty_nodes/test_000_month.py $(ARGS)
 	@$(PYTEST) --random-clusters=200 -k random_clusters tests/integration/sandbox/test_planned_nodes.py $(ARGS)
 	@$(PYTEST) -n 3 --property-depth=full tests/unit tests/scenarios -m property $(ARGS)

@@ -5,30 +5,21 @@ Fixtures that need real components are loaded by the `conftest.py` of the folder
 
 import gc
 import os
-import random
-import re
 import signal
 import time
 import tomllib
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).parent
-PROC_STAT = Path("/proc/stat")
 TIERS = ("unit", "replay", "adapters", "smoke", "integration", "scenarios", "chaos", "nightly")
 """Folders below `tests/`. Every test gets the name of its folder as a marker."""
 REAL_COMPONENTS = {"adapters", "smoke", "integration", "scenarios", "chaos"}
 TIMEOUT_SECONDS = 900.0
 """Timeout of a test with real components. Each wait inside the test has its own, shorter timeout."""
 
-WAITING = {"integration", "scenarios"}
-"""Tiers whose tests mostly wait, so that more of them run at once than there are CPUs."""
-MAX_RUNNABLE_PER_CPU = 3.0
-"""Runnable processes at which another test would slow the running ones down until they miss their deadlines."""
-MAX_START_DELAY_SECONDS = 90.0
 STOP_TIMEOUT_SECONDS = 90.0
 SHARED_SANDBOX = "shared-sandbox"
 EXCLUSIVE_TESTS_DONE = "exclusive-tests-done"
@@ -149,26 +140,6 @@ def fixtures_of(item: pytest.Item) -> set[str]:
 def is_exclusive(item: pytest.Item | None) -> bool:
     """The test uses the shared sandbox, and no worker but its own may run there."""
     return item is not None and any(mark.args == (SHARED_SANDBOX,) for mark in item.iter_markers("xdist_group"))
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """A test that shares the machine with others starts when the CPUs have time for it."""
-    if hasattr(item.config, "workerinput") and WAITING & {mark.name for mark in item.iter_markers()}:
-        deadline = time.monotonic() + MAX_START_DELAY_SECONDS
-        while count_runnable() > MAX_RUNNABLE_PER_CPU * (os.cpu_count() or 1) and time.monotonic() < deadline:
-            time.sleep(random.uniform(1, 3))
-    return (yield)
-
-
-def count_runnable() -> float:
-    """Processes that run or wait for a CPU, on average over half a second; 0 where the kernel does not tell."""
-    total, samples = 0, 10
-    for _ in range(samples):
-        time.sleep(0.05)
-        found = re.search(r"procs_running (\d+)", PROC_STAT.read_text()) if PROC_STAT.exists() else None
-        total += int(found[1]) - 1 if found else 0
-    return total / samples
 
 
 @pytest.hookimpl(trylast=True)
