@@ -18,6 +18,7 @@ from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.instance_types import UnavailableOffering
 from tenure.model.launch import (
     DELETED,
+    JOINED_PREFIX,
     GroupOutcome,
     LaunchGroup,
     LaunchGroupMember,
@@ -31,7 +32,6 @@ from tenure.model.observations import LaunchGroupJoinRequest
 from tenure.model.plan import LaunchDraft
 from tenure.model.workflow_states import ProvisioningState
 from tenure.tracing import workflow_spans
-from tenure.tracing.spans import JOINED_PREFIX
 from workflows.activity_options import CREATE_FLEET, PATCH, PREPARE, launch_options, with_summary
 
 MAX_ATTEMPTS = 10
@@ -65,11 +65,11 @@ class LaunchGroups:
         for group in self._state().groups:
             self._start_task(self._resume_group(group))
         for draft in self._state().drafts:
-            self._start_task(self._run_attempts(draft))
+            self._start_task(self._run_group(draft, draft))
 
     def start_group(self, draft: LaunchDraft) -> None:
         self._update_state(drafts=(*self._state().drafts, draft))
-        self._start_task(self._run_attempts(draft))
+        self._start_task(self._run_group(draft, draft))
 
     def add_joining(self, one: LaunchGroupJoinRequest) -> None:
         """Add a NodeClaim that no plan created. A repeated signal is ignored."""
@@ -117,9 +117,6 @@ class LaunchGroups:
                     joined=True,
                 )
             )
-
-    async def _run_attempts(self, draft: LaunchDraft) -> None:
-        await self._run_group(draft, draft)
 
     async def _resume_group(self, group: LaunchGroup) -> None:
         await self._run_group(group, await self._launch_group(group))

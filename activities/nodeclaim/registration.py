@@ -7,6 +7,7 @@ from activities.runtime import map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.quantity import parse_resources
+from tenure.apis.resources import missing_resources
 from tenure.clock import utc_now
 from tenure.model.nodeclaim.names import parse_dra_drivers
 from tenure.model.nodeclaim.requests import InitializationResult, NodeClaimRef, RegistrationResult
@@ -94,7 +95,7 @@ class RegistrationActivities:
     async def _list_blockers(self, claim: NodeClaim, node: NodeFact) -> tuple[str, ...]:
         """Blockers of initialization. DeviceClasses and ResourceSlices are read only for a node that may need them."""
         requests = parse_resources(claim.spec.resources.requests)
-        missing = [key for key, amount in requests.items() if amount and not node.allocatable.get(key)]
+        missing = missing_resources(requests, node.allocatable)
         drivers = parse_dra_drivers(claim.metadata.annotations)
         return decide_waiting_for(
             ready=node.ready,

@@ -3,7 +3,7 @@
 `cpu` is in millicores; `memory`, `ephemeral-storage` and hugepages in bytes; everything else is a count.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from tenure.apis import labels
@@ -54,6 +54,13 @@ def fits(request: Resources, available: Resources) -> bool:
 def exceeded_resources(usage: Resources, limits: Resources) -> tuple[str, ...]:
     """The resources whose usage exceeds the limit, sorted."""
     return tuple(sorted(key for key, limit in limits.items() if usage.get(key, 0) > limit))
+
+
+def missing_resources(requests: Resources, available: Resources, *, ignored: Collection[str] = ()) -> list[str]:
+    """The requested resources of which nothing is available, sorted."""
+    return sorted(
+        key for key, amount in requests.items() if amount > 0 and key not in ignored and not available.get(key)
+    )
 
 
 UNREGISTERED: Final = Taint(key=labels.UNREGISTERED_TAINT_KEY, effect=labels.NO_EXECUTE)

@@ -62,7 +62,7 @@ class LeaderElector:
         self._observed_version, self._observed_at = "", 0.0
         self._observed_holder, self._next_check_at = "", 0.0
         self._written: ObservedLease | None = None
-        """The Lease as this process wrote it last."""
+        """The Lease as this process wrote it last; None if the last attempt failed."""
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Until cancelled: acquire the Lease, and run `lead` while this process holds it. An error of `lead` releases
@@ -136,7 +136,8 @@ class LeaderElector:
         was faster. The holder renews with one request, without a read."""
         REQUEST_PRIORITY.set("lease")
         async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
-            lease, self._written = self._written or await self._leases.get(self._namespace, LEADER_LEASE), None
+            lease = self._written or await self._leases.get(self._namespace, LEADER_LEASE)
+            self._written = None
             if lease and lease.holder not in ("", self._identity) and not await self._may_replace(lease):
                 return False
             self._written = await self._leases.write(self._next_lease(lease, utc_now()))

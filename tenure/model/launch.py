@@ -19,6 +19,9 @@ from tenure.model.base import Message, instance_id_of
 from tenure.model.discovered_capacity import NO_DISCOVERED_CAPACITY, DiscoveredCapacity
 from tenure.model.instance_types import Market, UnavailableOffering
 
+JOINED_PREFIX: Final = "joined-"
+"""Begins the IDs of launch groups that no plan created; the ID of another group begins with that of its plan."""
+
 
 class LaunchOverride(Message):
     launch_template: str

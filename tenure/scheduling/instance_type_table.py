@@ -82,6 +82,7 @@ class InstanceTypeTable:
         self._limits_attachments = any(one.ebs_attachments is not None for one in self.types)
         attachments = {EBS_ATTACHMENTS} if self._limits_attachments else set[str]()
         self._device_names = {name for one in self.devices.values() for name in one.amounts}
+        self._not_requested = self._device_names | {EBS_ATTACHMENTS}
         known = attachments | self._device_names
         self.resources = tuple(sorted(known.union(*(one.capacity for one in self.types))))
         self.columns = {key: number for number, key in enumerate(self.resources)}
@@ -151,9 +152,8 @@ class InstanceTypeTable:
 
     def to_amounts(self, vector: Amounts) -> dict[str, int]:
         """The reverse of `to_vector`, without zeros, volumes and DRA devices."""
-        excluded = self._device_names | {EBS_ATTACHMENTS} if self._device_names else {EBS_ATTACHMENTS}
         amounts = zip(self.resources, vector, strict=True)
-        return {key: int(amount) for key, amount in amounts if amount and key not in excluded}
+        return {key: int(amount) for key, amount in amounts if amount and key not in self._not_requested}
 
     def to_devices(self, vector: Amounts) -> dict[str, int]:
         """The amounts of DRA devices, without zeros."""

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
 from tenure.apis.labels import MAINTENANCE_UNTIL, NOT_READY_INTERVALS, NOT_READY_TAINT_KEY, UNREACHABLE_TAINT_KEY
-from tenure.apis.resources import is_transient_taint
+from tenure.apis.resources import is_transient_taint, missing_resources
 from tenure.model.base import parse_timestamp
 from tenure.model.facts import NodeClaimFact, NodeFact, Taint
 from tenure.model.node_health import NotReadyInterval, ongoing_since, parse_intervals
@@ -122,8 +122,7 @@ class NotReadyGrace:
 def _missing_resources(node: NodeFact, nodeclaim: NodeClaimFact) -> list[str]:
     """Resources that its NodeClaim requests and the node lacks. Devices disappear for a while when the kubelet
     restarts."""
-    requested = {key: amount for key, amount in nodeclaim.requests.items() if key not in nodeclaim.dra_resources}
-    return sorted(key for key, amount in requested.items() if amount > 0 and not node.allocatable.get(key))
+    return missing_resources(nodeclaim.requests, node.allocatable, ignored=nodeclaim.dra_resources)
 
 
 def _overlap_duration(one: NotReadyInterval, since: datetime, until: datetime) -> timedelta:

@@ -6,13 +6,11 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Final
 
-from tenure.model.launch import LaunchGroup
+from tenure.model.launch import JOINED_PREFIX, LaunchGroup
 from tenure.model.nodeclaim.history import Phase
 from tenure.model.nodeclaim.state import NodeClaimIdentity, NodeClaimState
 from tenure.model.plan import LaunchDraft, PlanOutcome
 
-JOINED_PREFIX: Final = "joined-"
-"""Begins the IDs of launch groups that no plan created; the ID of another group begins with that of its plan."""
 STARTUP_PHASES: Final = (Phase.LAUNCH, Phase.REGISTRATION, Phase.INITIALIZATION)
 _FAILED: Final = (Phase.DRAIN, Phase.TERMINATION, Phase.DELETED)
 _MAX_NAMED: Final = 20

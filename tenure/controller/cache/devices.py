@@ -273,7 +273,8 @@ class DeviceIndex:
 
     def _devices_of_type(self, templates: _Templates) -> TypeDevices:
         amounts, drivers = Counter[str](), dict[str, set[str]]()
-        for demands, (device, count) in zip(self._match(templates), templates, strict=True):
+        satisfied, _ = _match_templates(templates, self._groups.amounts)
+        for demands, (device, count) in zip(satisfied, templates, strict=True):
             for name in {name for one in demands for name in self._groups.amounts[one]}:
                 amounts[name] += count
             for one in demands:
@@ -282,9 +283,6 @@ class DeviceIndex:
             amounts=dict(sorted(amounts.items())),
             drivers={name: tuple(sorted(many)) for name, many in sorted(drivers.items())},
         )
-
-    def _match(self, templates: _Templates) -> list[set[Demand]]:
-        return _match_templates(templates, self._groups.amounts)[0]
 
     # --- facts ---
 
@@ -327,8 +325,8 @@ class DeviceIndex:
 
     def _expected_amounts(self, nodeclaim: NodeClaimFact, drivers: Collection[str]) -> Mapping[str, int]:
         """The amounts that every instance type has which the NodeClaim may get."""
-        is_named = (one.values for one in nodeclaim.requirements if (one.key, one.operator) == (INSTANCE_TYPE, "In"))
-        named = next(is_named, ())
+        requirements = nodeclaim.requirements
+        named = next((one.values for one in requirements if (one.key, one.operator) == (INSTANCE_TYPE, "In")), ())
         types = (nodeclaim.labels[INSTANCE_TYPE],) if INSTANCE_TYPE in nodeclaim.labels else named
         templates = self._types.get(nodeclaim.node_class, {})
         possible = [

@@ -72,11 +72,8 @@ class KubeLeases:
                 "leaseTransitions": lease.transitions,
             },
         }
-        if lease.version:
-            return _parse_lease(
-                await self._client.request("PUT", LEASES.path(lease.name, namespace=lease.namespace), body=body)
-            )
-        return _parse_lease(await self._client.request("POST", LEASES.path(namespace=lease.namespace), body=body))
+        method, name = ("PUT", lease.name) if lease.version else ("POST", "")
+        return _parse_lease(await self._client.request(method, LEASES.path(name, namespace=lease.namespace), body=body))
 
 
 def _parse_lease(lease: Json) -> ObservedLease:

@@ -10,7 +10,7 @@ from typing import Final
 from tenure.apis import labels
 from tenure.apis.meta import Taint
 from tenure.apis.quantity import format_resources
-from tenure.apis.resources import Resources, is_known_ephemeral
+from tenure.apis.resources import Resources, is_known_ephemeral, missing_resources
 from tenure.model.base import Value
 from tenure.model.facts import Taint as TaintFact
 
@@ -42,9 +42,7 @@ def decide_waiting_for(
     ephemeral = [taint.name for taint in present if is_known_ephemeral(taint.key, taint.value, taint.effect)]
     if ephemeral:
         waiting.append(f"{labels.KNOWN_EPHEMERAL_TAINTS_EXIST}: {', '.join(ephemeral)}")
-    expected = {key: amount for key, amount in requests.items() if key not in dra_resources}
-    missing = sorted(key for key, amount in expected.items() if amount > 0 and not allocatable.get(key))
-    if missing:
+    if missing := missing_resources(requests, allocatable, ignored=dra_resources):
         waiting.append(f"{labels.RESOURCE_NOT_REGISTERED}: {', '.join(missing)}")
     if missing_drivers:
         waiting.append(
