@@ -32,7 +32,8 @@ _SEARCH_BOOSTS: Final = {
     "decisions/": 0.2,
     "contributing/testing": 0.2,
     "contributing/chaos": 0.1,
-    "operating/runbooks/": 2.0,
+    "operating/runbooks/": 1.5,
+    "reference/reasons/": 0.3,
     "reference/": 0.7,
 }
 """By prefix of the page's path: pages for users rank before pages for contributors."""

@@ -17,6 +17,8 @@ from tests.support.paths import ROOT
 from tools.screenshots.browser import Browser, NoBrowser, find_chromium
 
 MKDOCS = Path(sys.executable).with_name("mkdocs")
+SEARCH_IS_READY = "document.querySelector('.md-search-result__meta')?.textContent.includes('Type to start')"
+"""Text that is typed before has no effect."""
 NOT_IN_SITE = ("README.md", "CONTRIBUTING.md", "deploy/iam/README.md", "tenure/sandbox/aws/README.md")
 
 
@@ -57,7 +59,7 @@ async def test_search_lists_the_page_first(site: Path, query: str, page: str) ->
     with serve(site) as address:
         async with Browser(program) as browser:
             await browser.open(f"{address}/index.html")
-            await browser.wait_for_text("Where to go")
+            await browser.wait_for(SEARCH_IS_READY)
             await browser.write(query, into=".md-search__input")
             first = await browser.wait_for("document.querySelector('.md-search-result__item > a')?.href")
     assert first.startswith(f"{address}/{page}"), first
