@@ -151,6 +151,14 @@ def test_first_section_of_the_readme_compares_with_karpenter_with_proofs() -> No
     assert any("getting-started/faq.md" in one for one in sections)
 
 
+def test_promises_and_number_of_scenarios_are_those_of_the_table() -> None:
+    promises = yaml.safe_load((ROOT / "tests" / "scenarios" / "rows.yaml").read_text())
+    page = (DOCS / "concepts" / "promises.md").read_text()
+    assert re.findall(r"^## \d\. (.+)$", page, flags=re.M) == [one["promise"] for one in promises]
+    rows = sum(len(one["rows"]) for one in promises)
+    assert f"[{rows} scenarios](tests/scenarios/rows.yaml)" in (ROOT / "README.md").read_text()
+
+
 def test_no_page_has_a_conflict_marker() -> None:
     found = [page.name for page in PAGES if re.search(r"^(?:<{7}|>{7}) ", page.read_text(), flags=re.MULTILINE)]
     assert found == []
