@@ -210,9 +210,11 @@ class DisruptionActivities:
         if request.reason == labels.UNHEALTHY:
             await self._bound_repair_drain(one)
         await self._claims.delete(one.claim, one.claim_uid)
-        await self._publish_candidate_event(
-            one, "DisruptionTerminating", f"Disrupting NodeClaim: {request.reason}: {request.why}"
-        )
+        reason, details = "DisruptionTerminating", f"{request.reason}: {request.why}"
+        await self._publish_candidate_event(one, reason, f"Disrupting NodeClaim: {details}")
+        node = await self._nodes.get(one.node)
+        if node is not None:
+            await publish_event_on(self._events, "Node", node, reason, f"Disrupting Node: {details}")
 
     async def _bound_repair_drain(self, one: CommandCandidate) -> None:
         """The shorter grace period of policy and NodeClaim starts with the deletion, since the launch of a replacement

@@ -28,11 +28,13 @@ class CircuitBreaker:
         """
         why = await self._rejection_reason(pool, conditions, max_unhealthy)
         if why:
-            await publish_event_on(self._events, "Node", node, _EVENT, why)
-            await publish_event_on(self._events, "NodeClaim", claim, _EVENT, why)
+            scope = "nodepool" if pool else "cluster"
+            message = f"more than {max_unhealthy} nodes are unhealthy in the {scope}: {why}"
+            await publish_event_on(self._events, "Node", node, _EVENT, message)
+            await publish_event_on(self._events, "NodeClaim", claim, _EVENT, message)
             nodepool = await self._pools.get(pool) if pool else None
             if nodepool is not None:
-                await publish_event_on(self._events, "NodePool", nodepool, _EVENT, why)
+                await publish_event_on(self._events, "NodePool", nodepool, _EVENT, message)
         return why
 
     async def _rejection_reason(self, pool: str, conditions: Collection[tuple[str, str]], max_unhealthy: str) -> str:

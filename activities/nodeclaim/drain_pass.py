@@ -147,7 +147,8 @@ class DrainPass:
         if status.pods and status.blocker_summary:
             await self._publish_event("FailedDraining", f"Failed to drain node, {message}")
         elif not status.pods:
-            await self._publish_event(labels.AWAITING_VOLUME_DETACHMENT, message)
+            event = f"Awaiting deletion of bound volumeattachments: {message}"
+            await self._publish_event(labels.AWAITING_VOLUME_DETACHMENT, event)
         return DrainResult(
             outcome="waiting",
             blockers=status.status_line,
@@ -228,7 +229,8 @@ class DrainPass:
             self._escalated, desired = True, earliest_deadline(desired, escalation_deadline(pods, now))
         if text and desired is None and self._deadline is None:
             await self._publish_event(
-                "FailedDraining", f"{labels.NODECLAIM_TERMINATION_TIMESTAMP} '{text}': {_INVALID_TIMESTAMP}"
+                "FailedDraining",
+                f"Failed to drain node, {labels.NODECLAIM_TERMINATION_TIMESTAMP} '{text}': {_INVALID_TIMESTAMP}",
             )
         if desired is not None and desired != written:
             stamp = {labels.NODECLAIM_TERMINATION_TIMESTAMP: desired.isoformat().replace("+00:00", "Z")}

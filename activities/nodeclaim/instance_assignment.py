@@ -135,8 +135,10 @@ class InstanceAssigner:
             return None
         result = result if assignment or not claim.status.provider_id else launched_from_status(claim)
         if isinstance(result, LaunchRejection):
-            reason = "InsufficientCapacityError" if result.reason == labels.INSUFFICIENT_CAPACITY else result.reason
-            await publish_event_on(self._events, "NodeClaim", claim, reason, result.message, warning=True)
+            reason, text = result.reason, result.message
+            if reason == labels.INSUFFICIENT_CAPACITY:
+                reason, text = "InsufficientCapacityError", f"NodeClaim {claim.name} event: {text}"
+            await publish_event_on(self._events, "NodeClaim", claim, reason, text, warning=True)
         elif notify:
             message = GroupResult(group_id=group.group_id, token=group.client_token(), result=result)
             await self._workflows.signal_launch_result(claim, message)

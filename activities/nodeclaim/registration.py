@@ -120,7 +120,8 @@ class RegistrationActivities:
         tainted = any(one.key == labels.UNREGISTERED_TAINT_KEY for one in node.taints)
         if not tainted and labels.REGISTERED not in node.labels:
             message = (
-                f"Node {node.name} joined without {labels.UNREGISTERED_TAINT_KEY}:NoExecute; user data must add it"
+                f"Missing {labels.UNREGISTERED_TAINT_KEY} taint which prevents registration related race conditions:"
+                f" Node {node.name} joined without it; user data must add it"
             )
             await publish_event_on(self._events, "NodeClaim", claim, "UnregisteredTaintMissing", message)
 

@@ -124,4 +124,4 @@ def describe_missing_resources(requests: Mapping[str, int], expected: Mapping[st
 
 def _describe_shortage(resource: str, found: int, required: int) -> str:
     has, expected = format_resources({resource: found})[resource], format_resources({resource: required})[resource]
-    return f"{resource}: the Node has {has} of {expected} ({100 * found // required} %)"
+    return f"expected {expected} of resource {resource}, but found {has} ({100 * found / required:.1f}% of expected)"

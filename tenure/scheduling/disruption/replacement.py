@@ -120,9 +120,7 @@ def _new_node_options(
     offered = set(draft.offer.table.capacity_types[option.offerings])
     spot_for_spot = all(one.verdict.capacity_type == SPOT for one in removals) and SPOT in offered
     if spot_for_spot and not settings.spot_to_spot:
-        return RejectionReason(
-            "spot nodes are replaced by spot nodes only while the gate SpotToSpotConsolidation is on"
-        )
+        return RejectionReason("SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node")
     if spot_for_spot:
         restricted = draft.offer.restrict_to(option, _SPOT)
         if isinstance(restricted, RejectionReason):
@@ -160,7 +158,9 @@ def _price_replacement(
         paid = sum(one.price for one in removals)
         than = format_number(limit) + (f", {format_number(paid)} less the required savings" if limit < paid else "")
         cost = format_number(sum(least))
-        return RejectionReason(f"its replacement would cost {cost} $/h, which is not less than {than}")
+        return RejectionReason(
+            f"Can't replace with a cheaper node: it would cost {cost} $/h, which is not less than {than}"
+        )
     nodeclaims, at_most, price = list[PlannedNodeClaim](), 0.0, 0.0
     for number, (one, base) in enumerate(zip(new_nodes, least, strict=True)):
         share = slack * (base + _PRICE_EPSILON) / (sum(least) + _PRICE_EPSILON * len(least))

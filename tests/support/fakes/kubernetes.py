@@ -13,6 +13,7 @@ from tenure.apis.nodepool import NodePool
 from tenure.model.facts import NodeCondition, NodeFact, Taint
 from tenure.model.provider_results import AttachedVolume, ConditionPatch, DrainPod, Eviction
 from tests.support.fakes.faulty import FaultInjectable
+from tests.support.fakes.karpenter_events import assert_phrase_of_karpenter
 
 BORN = datetime(2026, 1, 1, tzinfo=UTC)
 NODE_CLASS = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
@@ -350,6 +351,7 @@ class FakeEvents(FaultInjectable):
         warning: bool | None = None,
         namespace: str = "",
     ) -> None:
+        assert_phrase_of_karpenter(reason, message)
         self.published.append((name, reason, message))
 
     def reasons_for(self, name: str) -> list[str]:

@@ -179,11 +179,10 @@ async def test_nodes_are_deleted_after_replacements_are_ready(two_nodes: FakeClu
     await begin_command(two_nodes, "a", "b")
     assert (await finish_command(two_nodes, "a", "b", replacements=("new",), why="cheaper")).outcome == "done"
     assert is_deleting(two_nodes, "a") and is_deleting(two_nodes, "b") and not is_deleting(two_nodes, "new")
-    assert two_nodes.events.published[0] == (
-        "a",
-        "DisruptionTerminating",
-        "Disrupting NodeClaim: Underutilized: cheaper",
-    )
+    assert two_nodes.events.published[:2] == [
+        ("a", "DisruptionTerminating", "Disrupting NodeClaim: Underutilized: cheaper"),
+        ("node-a", "DisruptionTerminating", "Disrupting Node: Underutilized: cheaper"),
+    ]
 
 
 async def test_uninitialized_replacement_is_awaited_and_deleting_one_is_lost(two_nodes: FakeCluster) -> None:

@@ -68,7 +68,7 @@ async def test_node_with_missing_memory_fails_and_consistent_node_is_marked_once
     await harness.checker.check_all()
     assert harness.condition_of("half") == "False ConsistencyCheckFailed" and harness.condition_of("whole") == "True"
     assert harness.events.published == [
-        ("half", "FailedConsistencyCheck", "memory: the Node has 8Gi of 16Gi (50 %)"),
+        ("half", "FailedConsistencyCheck", "expected 16Gi of resource memory, but found 8Gi (50.0% of expected)"),
     ]
     assert harness.patched == ["half", "whole"]
 

@@ -17,7 +17,7 @@ from tenure.model.provider_results import InstanceFacts
 from tests.support.fakes.kubernetes import condition_statuses
 from tests.unit.activities.builders import PROVIDER, FakeCluster, run_activity
 
-EVENT_TEXT = EventText(reason="SpotInterrupted", message="soon")
+EVENT_TEXT = EventText(reason="SpotInterrupted", message="Spot interruption warning was triggered: soon")
 INSTANCE = instance_id_of(PROVIDER)
 
 
@@ -37,7 +37,8 @@ async def publish_events(cluster: FakeCluster, **fields: Any) -> dict[str, str]:
 async def test_event_is_published_on_nodeclaim_and_node(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     assert INTERRUPTIONS not in await publish_events(cluster, events=[EVENT_TEXT])
-    assert cluster.events.published == [("a", "SpotInterrupted", "soon"), ("node-a", "SpotInterrupted", "soon")]
+    published = ("SpotInterrupted", EVENT_TEXT.message)
+    assert cluster.events.published == [("a", *published), ("node-a", *published)]
 
 
 async def test_node_of_another_instance_with_same_name_gets_no_event(cluster: FakeCluster) -> None:

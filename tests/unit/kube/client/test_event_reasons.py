@@ -1,31 +1,16 @@
-"""Events have Karpenter's reasons and types, so that alert rules for Karpenter match."""
+"""Events have Karpenter's reasons, types and phrases, so that alert rules for Karpenter match.
+
+The fake of `Events` checks the phrase of every event that a unit test publishes.
+"""
 
 import pytest
 
 from tenure.kube.client.event_reasons import EVENT_REASONS
-
-KARPENTER_TYPES = {
-    "AwaitingVolumeDetachment": "Normal",
-    "DisruptionBlocked": "Normal",
-    "DisruptionLaunching": "Normal",
-    "DisruptionTerminating": "Normal",
-    "DisruptionWaitingReadiness": "Normal",
-    "Disrupted": "Normal",
-    "Evicted": "Normal",
-    "FailedConsistencyCheck": "Warning",
-    "FailedDraining": "Warning",
-    "FailedScheduling": "Warning",
-    "Finalized": "Normal",
-    "InsufficientCapacityError": "Warning",
-    "NodeRepairBlocked": "Warning",
-    "Nominated": "Normal",
-    "TerminationGracePeriodExpiring": "Warning",
-    "Unconsolidatable": "Normal",
-    "UnregisteredTaintMissing": "Warning",
-}
-"""Karpenter v1.15, package events. Tenure reports the rest as conditions, or as InvalidObject."""
+from tests.support.fakes.karpenter_events import KARPENTER_EVENTS, assert_phrase_of_karpenter
 
 
-@pytest.mark.parametrize("reason", KARPENTER_TYPES)
-def test_karpenter_event_reason_has_the_same_type(reason: str) -> None:
-    assert ("Warning" if EVENT_REASONS[reason].warning else "Normal") == KARPENTER_TYPES[reason]
+@pytest.mark.parametrize("reason", KARPENTER_EVENTS)
+def test_karpenter_event_has_the_same_type_and_phrase(reason: str) -> None:
+    event, (kind, _) = EVENT_REASONS[reason], KARPENTER_EVENTS[reason]
+    assert ("Warning" if event.warning else "Normal") == kind
+    assert_phrase_of_karpenter(reason, event.example)

@@ -101,17 +101,22 @@ EXPECTED = {"cpu": 4000, "memory": 16 * GI, "nvidia.com/gpu": 2}
     [
         ({"cpu": 1}, {"cpu": 4000}, ""),
         ({"cpu": 1}, {"cpu": 3600}, ""),
-        ({"cpu": 1}, {"cpu": 3599}, "cpu: the Node has 3599m of 4 (89 %)"),
+        ({"cpu": 1}, {"cpu": 3599}, "expected 4 of resource cpu, but found 3599m (90.0% of expected)"),
         ({"cpu": 1}, {"cpu": 8000}, ""),
         ({"cpu": 0}, {"cpu": 1}, ""),
         ({"memory": 1}, {"cpu": 1, "memory": 16 * GI}, ""),
-        ({"nvidia.com/gpu": 1}, {"nvidia.com/gpu": 1}, "nvidia.com/gpu: the Node has 1 of 2 (50 %)"),
-        ({"nvidia.com/gpu": 1}, {}, "nvidia.com/gpu: the Node has 0 of 2 (0 %)"),
+        (
+            {"nvidia.com/gpu": 1},
+            {"nvidia.com/gpu": 1},
+            "expected 2 of resource nvidia.com/gpu, but found 1 (50.0% of expected)",
+        ),
+        ({"nvidia.com/gpu": 1}, {}, "expected 2 of resource nvidia.com/gpu, but found 0 (0.0% of expected)"),
         ({"example.com/nothing": 1}, {}, ""),
         (
             {"memory": 1, "cpu": 1},
             {"cpu": 1000, "memory": 8 * GI},
-            "cpu: the Node has 1 of 4 (25 %); memory: the Node has 8Gi of 16Gi (50 %)",
+            "expected 4 of resource cpu, but found 1 (25.0% of expected)"
+            "; expected 16Gi of resource memory, but found 8Gi (50.0% of expected)",
         ),
     ],
 )
