@@ -1,9 +1,9 @@
 """Small models of Karpenter's scheduler and consolidation, to compare prices with. Only for benchmarks.
 
 Scheduler (reference 2.4): pods are sorted by CPU, then memory. Each pod goes to the planned node with the fewest pods
-that still has an instance type for all of its pods, in a domain that its rules allow; else to a new node, which allows
-every type. Finally each node gets its cheapest remaining type. The model supports requests, node selectors,
-tolerations, zone and hostname spread, and required pod affinity and anti-affinity, and of NodePools weights,
+that still has an instance type for all of its pods, in a domain that its rules allow. Otherwise it goes to a new
+node, which allows every type. Finally each node gets its cheapest remaining type. The model supports requests, node
+selectors, tolerations, zone and hostname spread, and required pod affinity and anti-affinity, and of NodePools weights,
 requirements and taints. It ignores limits and preferences.
 
 Consolidation (reference 4.3 to 4.6): one command per pass. It is all empty nodes; else the longest prefix of at most

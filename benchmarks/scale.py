@@ -3,7 +3,7 @@
     python -m benchmarks.scale [--steps 100,500,1000,0] [--fresh] [--temporal postgres] [--json FILE]
 
 The environment is that of Karpenter's results: nodes of at most 8 vCPU, instances pending for 1 s, boot 2 s, shutdown
-2 s, WhenEmpty after 0 s, a budget of 100 %, and the default batch window.
+2 s. Disruption is WhenEmpty after 0 s with a budget of 100 %, and the batch window is the default.
 
 `create_nodes` creates nodes with one pod each, for benchmarks on existing nodes.
 """

@@ -1,4 +1,6 @@
-"""Count names outside the field's vocabulary, phrases to avoid in prose, and entries per folder. `make check` runs it.
+"""Count names outside the field's vocabulary, phrases to avoid, words per sentence, and entries per folder.
+
+`make check` runs it.
 
 A name counts if one of its words is in `private_words.txt`. Kubernetes, Karpenter, EC2 and Temporal use other terms for
 these concepts; CONTRIBUTING.md lists them. Prose is Markdown, docstrings and strings outside of tests.
@@ -17,12 +19,19 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 MOST_ENTRIES: Final = 25
 MOST_NAMES: Final = {"product": 100, "tests": 150}
 MOST_PHRASES: Final = 12
+SENTENCE_LIMITS: Final = {"a sentence": 35, "an average sentence": 18}
+"""Of pages and docstrings."""
 SKIPPED: Final = frozenset({"build", "dist", "__pycache__", "histories"})
 WORDS: Final = frozenset((ROOT / "tools" / "private_words.txt").read_text().split())
 _PHRASE_LINES: Final = (ROOT / "tools" / "avoided_phrases.txt").read_text().splitlines()[1:]
 PHRASES: Final = {
     re.compile(one, re.IGNORECASE): term for one, _, term in (line.partition("  # ") for line in _PHRASE_LINES)
 }
+_CODE_BLOCK: Final = re.compile(r"<!--.*?-->|^( *)```.*?^\1```$", re.DOTALL | re.MULTILINE)
+_BLOCK_END: Final = re.compile(r"\n[ \t]*\n|\n\s*(?:[-*]|\d+\.)\s|\n#")
+_TABLE_ROW: Final = re.compile(r"^\|.*$", re.MULTILINE)
+_MARKUP: Final = re.compile(r"!?\[(?P<text>[^\]]*)\]\([^)]*\)|`[^`]*`")
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?:])[)\"'*]*\s+(?=[A-Z0-9\[(\"'*])")
 FIELD_TERMS: Final = frozenset(
     {"first_seen", "last_seen", "seen_at", "keep_alive", "left", "go", "fill_value", "pad_left", "placement"}
 )
@@ -96,6 +105,39 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
+def sentences(path: Path) -> Iterator[str]:
+    """Sentences of a page, its lists and its tables, or of the docstrings of a module; of at least three words."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        rows = _TABLE_ROW.sub(lambda row: row[0].replace("|", "\n\n"), _CODE_BLOCK.sub("\n\n", text))
+        blocks = [block for block in _BLOCK_END.split(rows) if not block.startswith("    ")]
+    else:
+        blocks = [block for one in docstrings(ast.parse(text)) for block in _BLOCK_END.split(one)]
+    for block in blocks:
+        plain = _MARKUP.sub(lambda found: found["text"] or "CODE", " ".join(block.split()))
+        yield from (one for one in _SENTENCE_END.split(plain) if one.count(" ") > 1)
+
+
+def docstrings(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))):
+                yield text
+
+
+def problems_of_sentences() -> Iterator[str]:
+    lengths = []
+    for path in (*files(".md"), *files(".py")):
+        where = path.relative_to(ROOT)
+        for sentence in sentences(path) if where.parts[0] != "tests" else ():
+            lengths.append(length := len(re.findall(r"\S*\w\S*", sentence)))
+            if length > SENTENCE_LIMITS["a sentence"]:
+                yield f"{where}: {length} words in a sentence, at most {SENTENCE_LIMITS['a sentence']}: {sentence[:60]}"
+    average = sum(lengths) / len(lengths)
+    if average > SENTENCE_LIMITS["an average sentence"]:
+        yield f"{average:.1f} words in an average sentence, at most {SENTENCE_LIMITS['an average sentence']}"
+
+
 def main(arguments: list[str]) -> int:
     """With --list, print each name; with --phrases, each phrase."""
     found: dict[str, list[str]] = {side: [] for side in MOST_NAMES}
@@ -104,7 +146,7 @@ def main(arguments: list[str]) -> int:
         side = "tests" if where.parts[0] == "tests" else "product"
         named = [(0, path.stem), *definitions(ast.parse(path.read_text(encoding="utf-8")))]
         found[side] += [f"{where}:{line} {name}" for line, name in named if is_private(name)]
-    problems = [*large_folders()]
+    problems = [*large_folders(), *problems_of_sentences()]
     for side, names in found.items():
         if "--list" in arguments:
             print(*names, sep="\n")

@@ -1,8 +1,8 @@
 """Write generated files: `python -m tools.generate`.
 
-CRDs come from the models, parts of the Helm charts from the sources that `tools/charts.py` names. docs/reference,
-the dashboard and docs/life.svg come from the code, example outputs from the product's renderers, and the stack of
-the worker's role from deploy/iam.
+CRDs come from the models, parts of the Helm charts from the sources that `tools/charts.py` names. The reference
+pages, the dashboard and docs/life.svg come from the code, example outputs from the product's renderers, and the stack
+of the worker's role from deploy/iam.
 
 With `--check` nothing is written, and the exit code is 1 if a file is outdated.
 """

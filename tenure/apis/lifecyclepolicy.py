@@ -14,9 +14,9 @@ from tenure.apis.meta import Condition, KubeModel, KubeObject, KubeStatus
 
 Overdue = Literal["alarm", "replace", "terminate"]
 _ACTIONS: Final = (
-    "Action when the deadline passes. alarm: the node is kept until an operator acts. replace: the NodeClaim is "
-    "deleted, the node is drained as usual, and its pods are rescheduled. terminate: the NodeClaim is deleted, and "
-    "nothing delays the termination of the instance."
+    "Action when the deadline passes. 'alarm' keeps the node until an operator acts. 'replace' deletes the NodeClaim: "
+    "the node is drained as usual, and its pods are rescheduled. 'terminate' deletes the NodeClaim, and nothing delays "
+    "the termination of the instance."
 )
 _PERCENT: Final = r"^((100|[0-9]{1,2})%)$"
 _INT_OR_PERCENT: Final = r"^((100|[0-9]{1,2})%|[0-9]+)$"
@@ -44,9 +44,9 @@ class DrainRules(KubeModel):
     """How long a drain may take before it is overdue, such as 1h."""
     when_blocked: Literal["wait", "escalate", "giveUp"] | None = None
     """Action when a PodDisruptionBudget, a do-not-disrupt pod or an attached volume has blocked the drain for
-    'blockedFor'. wait: no action; escalate: pods are deleted with their own grace period, regardless of blockers, and
-    the instance terminates with volumes attached; giveUp: the node is uncordoned and kept if still possible. With
-    giveUp, nodes are drained before their NodeClaim is deleted."""
+    'blockedFor'. 'wait' does nothing. 'escalate' deletes the pods with their own grace period, regardless of blockers,
+    and the instance terminates with volumes attached. 'giveUp' uncordons and keeps the node, if still possible. With
+    'giveUp', nodes are drained before their NodeClaim is deleted."""
     blocked_for: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
     """How long a drain must be blocked before that action, such as 2h."""
     node_not_ready: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
@@ -110,7 +110,7 @@ class RepairRules(KubeModel):
     reboot_for: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
     """How long a node may take to recover after a reboot before the next step. Unset: 10m."""
     drain: Literal["force", "graceful"] | None = None
-    """force: pods are deleted at once, as in Karpenter; graceful: pods of a Ready node are evicted for up to
+    """'force' deletes the pods at once, as in Karpenter. 'graceful' evicts the pods of a Ready node for up to
     'drainFor'."""
     drain_for: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
     """How long a graceful drain for repair may take, such as 30m."""

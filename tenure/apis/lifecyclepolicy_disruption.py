@@ -86,8 +86,8 @@ class RolloutRules(KubeModel):
     """Waves in order; the last one replaces all remaining nodes. Unset: one wave."""
     health: RolloutHealth | None = None
     on_failure: Literal["halt", "rollBack"] | None = None
-    """Action after a failure. halt: no further node is disrupted until an operator acts; rollBack: if only the image
-    changed, the last good image is restored, otherwise as halt. Unset: halt."""
+    """Action after a failure. 'halt' disrupts no further node until an operator acts. 'rollBack' restores the last good
+    image if only the image changed, and halts otherwise. Unset: halt."""
     approval: RolloutApproval | None = None
 
 

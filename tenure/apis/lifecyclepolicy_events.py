@@ -13,9 +13,7 @@ from tenure.apis.meta import KubeModel
 Action = Literal[
     "drain", "terminate", "notify", "ignore", "deferUntilEventStart", "window", "waitForApproval", "stopStart"
 ]
-"""drain: delete the NodeClaim and evict its pods. terminate: the same, and nothing delays it. notify: only publish an
-event. ignore: no action. deferUntilEventStart: drain `lead` before AWS acts. window: drain in one of `windows`.
-waitForApproval: drain after an operator's approval. stopStart: drain, stop, start again, and keep the node."""
+"""`ScheduledRules.action` describes each."""
 _DO_NOT_DISRUPT: Final = Crd(
     doc="Whether pods with the annotation karpenter.sh/do-not-disrupt block the drain. Unset: they block a drain, but "
     "not a termination; 'honour' turns a termination into a drain."
@@ -37,16 +35,17 @@ class Timing(KubeModel):
     deadline: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
     """For waitForApproval: how long to wait for approval. Unset: until 'lead' before AWS acts."""
     fallback: Literal["drain", "notify"] | None = None
-    """For window and waitForApproval: action if no approval is given in time or no window opens before AWS acts. drain:
-    the node is drained 'lead' before AWS acts, or at the deadline; notify: the node is left to AWS. Unset: drain."""
+    """For window and waitForApproval: action if no approval is given in time or no window opens before AWS acts.
+    'drain' drains the node 'lead' before AWS acts, or at the deadline. 'notify' leaves the node to AWS. Unset:
+    drain."""
 
 
 class EventRules(KubeModel):
     """Action for an event that cannot be deferred."""
 
     action: Literal["drain", "terminate", "ignore"] | None = None
-    """drain: the NodeClaim is deleted, its pods are evicted; terminate: the same, and nothing delays it; ignore: no
-    action. Unset: drain."""
+    """'drain' deletes the NodeClaim and evicts its pods. 'terminate' does the same, and nothing delays it. 'ignore'
+    does nothing. Unset: drain."""
     do_not_disrupt: Annotated[Literal["honour", "override"] | None, _DO_NOT_DISRUPT] = None
 
 
@@ -54,8 +53,8 @@ class StoppingRules(KubeModel):
     """Action when an instance is stopped outside Tenure."""
 
     action: Literal["drain", "terminate", "notify", "ignore"] | None = None
-    """drain: the NodeClaim is deleted, its pods are evicted. terminate: the same, and nothing delays it. notify: only
-    an event is published. ignore: no action. Unset: drain."""
+    """'drain' deletes the NodeClaim and evicts its pods. 'terminate' does the same, and nothing delays it. 'notify'
+    only publishes an event. 'ignore' does nothing. Unset: drain."""
     do_not_disrupt: Annotated[Literal["honour", "override"] | None, _DO_NOT_DISRUPT] = None
     away: Annotated[str | None, Crd(DURATION_SCHEMA, doc=_MAX_STOPPED_DOC + ".")] = None
 
@@ -64,9 +63,9 @@ class TimedRules(Timing):
     """Action for an event that allows a delay."""
 
     action: Literal["drain", "terminate", "notify", "ignore", "window", "waitForApproval"] | None = None
-    """drain: the NodeClaim is deleted, its pods are evicted. terminate: the same, and nothing delays it. notify: only
-    an event is published. ignore: no action. window: drained in one of 'windows'. waitForApproval: drained after an
-    operator's approval. Unset: notify for rebalanceRecommendation, else terminate."""
+    """'drain' deletes the NodeClaim and evicts its pods. 'terminate' does the same, and nothing delays it. 'notify'
+    only publishes an event. 'ignore' does nothing. 'window' drains the node in one of 'windows', 'waitForApproval'
+    after an operator's approval. Unset: notify for rebalanceRecommendation, else terminate."""
     do_not_disrupt: Annotated[Literal["honour", "override"] | None, _DO_NOT_DISRUPT] = None
     voluntary: bool | None = None
     """For drains: whether the NodePool's disruption budgets apply until AWS's deadline. Without an action, it turns a
@@ -77,10 +76,10 @@ class ScheduledRules(Timing):
     """Action for maintenance that AWS schedules."""
 
     action: Action | None = None
-    """drain: the NodeClaim is deleted, its pods are evicted. terminate: the same, and nothing delays it. notify: only
-    an event is published. ignore: no action. deferUntilEventStart: drained 'lead' before AWS acts. window: drained in
-    one of 'windows'. waitForApproval: drained after an operator's approval. stopStart: its pods are evicted, its
-    instance is stopped and started again on other hardware, and the node is kept. Unset: drain."""
+    """'drain' deletes the NodeClaim and evicts its pods. 'terminate' does the same, and nothing delays it. 'notify'
+    only publishes an event. 'ignore' does nothing. 'deferUntilEventStart' drains the node 'lead' before AWS acts,
+    'window' in one of 'windows', 'waitForApproval' after an operator's approval. 'stopStart' evicts the pods, stops the
+    instance, starts it on other hardware, and keeps the node. Unset: drain."""
     do_not_disrupt: Annotated[Literal["honour", "override"] | None, _DO_NOT_DISRUPT] = None
     voluntary: bool | None = None
     """For drains, not for stopStart: whether the NodePool's disruption budgets apply until AWS's deadline."""
@@ -227,9 +226,9 @@ class Hook(KubeModel):
     attempts: Annotated[int | None, Crd({"minimum": 1, "maximum": 100})] = None
     """Maximum number of attempts. Unset: a call is retried until the timeout, and a Job creates up to 7 pods."""
     on_failure: Literal["proceed", "wait", "giveUp"] | None = None
-    """Action after a failure or a timeout. proceed: the node continues; wait: the hook is retried with backoff until
-    it succeeds or the policy changes; giveUp: the drain is cancelled and the node kept, if still possible. Hooks do not
-    delay AWS's own actions. Unset: proceed."""
+    """Action after a failure or a timeout. With 'proceed', the node continues. 'wait' retries the hook with backoff
+    until it succeeds or the policy changes. 'giveUp' cancels the drain and keeps the node, if still possible. Hooks do
+    not delay AWS's own actions. Unset: proceed."""
 
 
 _ONE: Final = Rule("has(self.http) != has(self.job)", "a hook must have exactly one of 'http' and 'job'")

@@ -65,8 +65,8 @@ LAUNCH_FAILURES = 3
 @temporal_command
 async def stuck(connection: Connection) -> Result:
     """List all that needs attention: nodes and pending pods whose blocker does not clear by itself, overdue nodes,
-    rollouts and commands, launches that fail repeatedly, NodePools and EC2NodeClasses that are not ready, invalid
-    objects, terminated workflows. Exit code 1 if one is listed. Slow nodes are listed too."""
+    rollouts and commands. Launches that fail repeatedly, NodePools and EC2NodeClasses that are not ready, invalid
+    objects and terminated workflows are listed too. Exit code 1 if one is listed. Slow nodes are listed too."""
     now = datetime.now(UTC)
     client, cluster = await connection.connect_to_cluster(), connection.cluster
     (overdue, slow, follows, paused), items, stopped, invalid, pods = await asyncio.gather(

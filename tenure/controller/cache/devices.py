@@ -1,9 +1,9 @@
 """Devices of Dynamic Resource Allocation as amounts, so that plans treat them as other resources.
 
 A *demand* is a device class with selectors, and each of its devices satisfies it. Demands that share devices form a
-group. Every set of demands of a group is one amount: a node has as many of it as free devices that satisfy one of them,
-and a pod requests as many as it needs for them together. By Hall's theorem, the pods of a node get their devices if
-and only if none of these amounts is exceeded.
+group. Every set of demands of a group is one amount. A node has as many of it as free devices that satisfy one of them.
+A pod requests as many as it needs for them together. By Hall's theorem, the pods of a node get their devices if and
+only if none of these amounts is exceeded.
 """
 
 import hashlib

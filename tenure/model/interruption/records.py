@@ -1,7 +1,7 @@
 """Parsed queue messages, and the AWS events that workflows store.
 
-A NodeClaim workflow stores its events in its state; in an annotation of the NodeClaim, so that they survive the loss of
-the workflow; and in its memo, so that `tenure events` lists them without a worker or a call per node.
+A NodeClaim workflow stores its events in its state. A copy in an annotation of the NodeClaim survives the loss of the
+workflow. `tenure events` lists a copy in the memo, without a worker or a call per node.
 """
 
 from datetime import datetime

@@ -1,8 +1,8 @@
 """Build the control plane from Go modules.
 
-`kubernetes-1.34/go.mod` pins every k8s.io staging repository to the tag of the release, so that k8s.io/kubernetes can
-be built as a dependency. etcd is in the same module, so that shared packages compile once. kwok needs other versions of
-these libraries and has its own module. An interrupted build continues from Go's build cache.
+`kubernetes-1.34/go.mod` pins every k8s.io staging repository to the tag of the release. So k8s.io/kubernetes can be
+built as a dependency. The database etcd is in the same module, so that shared packages compile once. The simulator kwok
+needs other versions of these libraries and has its own module. An interrupted build continues from Go's build cache.
 """
 
 import shutil

@@ -1,7 +1,7 @@
 """Command lines and files of the control plane's components, for `kubernetes.py`.
 
-They are tuned for one small machine: no leader election, no fsync unless the state is kept, high client rate limits,
-and a node monitor that removes the not-ready taint shortly after a Node becomes Ready. `lease_seconds` scales what
+They are tuned for one small machine: no leader election, no fsync unless the state is kept, high client rate limits.
+The node monitor removes the not-ready taint shortly after a Node becomes Ready. `lease_seconds` scales what
 every Node costs: kwok renews its Lease four times in this time, and the monitor reads it 160 times.
 """
 

@@ -26,3 +26,20 @@ def test_folder_of_26_pages_is_too_large(tmp_path: Path, monkeypatch: pytest.Mon
     assert [*check_names.large_folders()] == []
     (tmp_path / "docs" / "last.md").touch()
     assert [one.partition(":")[0] for one in check_names.large_folders()] == ["docs"]
+
+
+def test_long_sentence_of_a_page_a_table_or_a_docstring_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check_names, "ROOT", tmp_path)
+    short, long = " ".join(["Word", *["word"] * 34]) + ".", " ".join(["Word", *["word"] * 35]) + "."
+    (tmp_path / "good.md").write_text(
+        f"{short} {short}\n\n- {short}\n- {short}\n\n| {short} | {short} |\n\n    {long}\n"
+    )
+    (tmp_path / "good.py").write_text(f'"""Title.\n\n{short}\n"""\nTEXT = "{long}"\n')
+    found = [one for one in check_names.problems_of_sentences() if "average" not in one]
+    assert found == []
+    for name, text in (("text.md", long), ("table.md", f"| {long} |"), ("module.py", f'"""{long}"""')):
+        (tmp_path / name).write_text(text)
+    average, *found = sorted(one.partition(":")[0] for one in check_names.problems_of_sentences())
+    assert found == ["module.py", "table.md", "text.md"] and average.endswith("in an average sentence, at most 18")
