@@ -27,26 +27,8 @@ def configure_logging(level: Literal["debug", "info", "error"], form: Literal["j
     """Write all lines of the process to stdout in one form, with Karpenter's keys: also those of libraries, Temporal
     Core, warnings and uncaught exceptions. Libraries log only warnings and errors."""
     least = _LEVELS[level]
-    added: list[Processor] = [
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", key="time"),
-        _omit_expected_traceback,
-    ]
-    ending: list[Processor] = [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
-    if form == "json":
-        ending = [structlog.processors.format_exc_info, _rename_keys, structlog.processors.JSONRenderer()]
     handler = logging.StreamHandler(sys.stdout)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[
-                structlog.stdlib.add_logger_name,
-                structlog.stdlib.ExtraAdder(),
-                _flatten_temporal_details,
-                *added,
-            ],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *ending],
-        )
-    )
+    handler.setFormatter(build_formatter(form))
     logging.basicConfig(level=max(least, logging.WARNING), handlers=[handler], force=True)
     for name in _OWN_LOGGERS:
         logging.getLogger(name).setLevel(least)
@@ -60,9 +42,25 @@ def configure_logging(level: Literal["debug", "info", "error"], form: Literal["j
         processors=[
             structlog.contextvars.merge_contextvars,
             _add_nodeclaim,
-            *added,
+            *_ADDED,
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
+    )
+
+
+def build_formatter(form: Literal["json", "console"]) -> logging.Formatter:
+    """The formatter of the worker's lines, also for records of libraries."""
+    ending: list[Processor] = [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+    if form == "json":
+        ending = [structlog.processors.format_exc_info, _rename_keys, structlog.processors.JSONRenderer()]
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[
+            structlog.stdlib.add_logger_name,
+            structlog.stdlib.ExtraAdder(),
+            _flatten_temporal_details,
+            *_ADDED,
+        ],
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *ending],
     )
 
 
@@ -107,3 +105,11 @@ def _rename_keys(_: Any, __: str, line: EventDict) -> EventDict:
     """Karpenter's keys and levels, in its order."""
     level, time, message = (line.pop(key) for key in ("level", "time", "event"))
     return {"level": level.upper(), "time": time, "message": message, **line}
+
+
+_ADDED: Final[list[Processor]] = [
+    structlog.processors.add_log_level,
+    structlog.processors.TimeStamper(fmt="iso", key="time"),
+    _omit_expected_traceback,
+]
+"""Processors of each line."""

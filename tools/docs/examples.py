@@ -1,10 +1,13 @@
 """Example outputs and manifests in README.md and docs.
 
 A page contains an output in a code block after `<!-- example: NAME -->`, and a manifest after `<!-- file: PATH -->`.
+Outputs in JSON keep their line breaks.
 `python -m tools.generate` writes the text: outputs are rendered by the product's code from example objects, so they
 follow every change of a message. Manifests are copied from the repository, whose tests use the files.
 """
 
+import json
+import logging
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
@@ -12,19 +15,25 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from activities.nodeclaim.hook_client import KEY as IDEMPOTENCY_KEY
 from tenure.cli.nodes.timeline import ActivityCall, NodeExplanation
 from tenure.cli.nodes.workflows import NodeClaimSummary
+from tenure.controller.log_format import build_formatter
 from tenure.model.disruption.drain import DrainState, DrainStatus, EvictionBlocker
 from tenure.model.facts import Expression, PodDisruptionBudgetFact
+from tenure.model.hooks import AwsEvent, HookSubject
+from tenure.model.launch import LaunchedInstance
 from tenure.model.nodeclaim.history import Step
 from tenure.model.nodeclaim.state import NodeClaimIdentity, NodeClaimState, Phase
 from tenure.model.provider_results import DrainPod, Eviction
 from tenure.policy.drain.blockers import budget_blocker
+from tenure.policy.hooks.messages import request_body, run_key
 from workflows import ids
 from workflows.current_details import explain_nodeclaim
+from workflows.phases.node_log import step_line
 
 ROOT: Final = Path(__file__).parents[2]
-_EXAMPLE: Final = re.compile(r"(<!-- example: ([\w-]+) -->\n```text\n).*?(```\n)", re.DOTALL)
+_EXAMPLE: Final = re.compile(r"(<!-- example: ([\w-]+) -->\n```(text|json|http)\n).*?(```\n)", re.DOTALL)
 _FILE: Final = re.compile(r"(<!-- file: (\S+) -->\n```yaml\n).*?(```\n)", re.DOTALL)
 _CREATED: Final = datetime(2026, 6, 1, 9, 14, 2, tzinfo=UTC)
 _DELETED: Final = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
@@ -42,8 +51,9 @@ def render_files() -> dict[Path, str]:
 
 
 def _render_example(found: "re.Match[str]") -> str:
-    text = "\n".join(map(_wrap, _EXAMPLES[found[2]]().splitlines()))
-    return f"{found[1]}{text}\n{found[3]}"
+    lines = _EXAMPLES[found[2]]().splitlines()
+    text = "\n".join(map(_wrap, lines) if found[3] == "text" else lines)
+    return f"{found[1]}{text}\n{found[4]}"
 
 
 def _copy_file(found: "re.Match[str]") -> str:
@@ -118,11 +128,58 @@ def _block_eviction() -> EvictionBlocker:
     return blocker.model_copy(update={"since": _DELETED + timedelta(seconds=3)})
 
 
-def _describe_eviction_blocker() -> str:
-    return _block_eviction().description
+def _log_registration() -> str:
+    """The log line of a registered node."""
+    identity = NodeClaimIdentity(cluster="prod", name=_NAME, pool="web", uid="5d0c7a1e", created=_CREATED)
+    state = NodeClaimState(
+        identity=identity,
+        phase=Phase.REGISTRATION,
+        since=_CREATED + timedelta(seconds=3),
+        node_name=_NODE,
+        launched=LaunchedInstance(
+            claim_uid="5d0c7a1e",
+            image_id="ami-0abc",
+            provider_id="aws:///us-west-2a/i-0d3f5a1b2c4e6f708",
+            instance_type="m6i.large",
+            zone="us-west-2a",
+            capacity_type="on-demand",
+        ),
+    )
+    registered_at = _CREATED + timedelta(seconds=34, milliseconds=412)
+    message, fields = step_line(state, Phase.INITIALIZATION, f"{_NODE} joined", registered_at)
+    record = logging.makeLogRecord(
+        {
+            "name": "temporalio.workflow",
+            "levelname": "INFO",
+            "msg": message,
+            "temporal_workflow": {"workflow_id": ids.nodeclaim("prod", _NAME, "5d0c7a1e")},
+            **fields,
+        }
+    )
+    line = json.loads(build_formatter("json").format(record))
+    return json.dumps({**line, "time": registered_at.isoformat().replace("+00:00", "Z")})
+
+
+def _call_hook() -> str:
+    """Header and body of a call before a drain for a spot interruption."""
+    subject = HookSubject(
+        cluster="prod",
+        pool="web",
+        claim=_NAME,
+        node=_NODE,
+        provider_id="aws:///us-west-2a/i-0d3f5a1b2c4e6f708",
+        instance_id="i-0d3f5a1b2c4e6f708",
+        point="beforeDrain",
+        hook="announce",
+        reason="spot_interrupted",
+        event=AwsEvent(kind="spotInterruption", code="terminate"),
+    )
+    key = run_key("5d0c7a1e-8a1c-4f0e-9d52-6c1f2b7e9a34", subject.point, subject.hook, number=1)
+    return f"{IDEMPOTENCY_KEY}: {key}\n\n{json.dumps(request_body(subject), indent=2)}"
 
 
 _EXAMPLES: Final[Mapping[str, Callable[[], str]]] = {
     "tenure-why": _explain_blocked_drain,
-    "eviction-blocker": _describe_eviction_blocker,
+    "hook-call": _call_hook,
+    "log-line": _log_registration,
 }
