@@ -48,6 +48,8 @@ OPTIONAL_KINDS: Final = (resources.LIMIT_RANGES, resources.RUNTIME_CLASSES, reso
 _BUFFER_KINDS: Final = frozenset(one.plural for one in gates.gated_kinds((FeatureGate.CAPACITY_BUFFER,)))
 
 _WORKLOAD_KINDS: Final = frozenset(one.plural for one in resources.WORKLOADS.values())
+_DEPLOYMENTS: Final = resources.WORKLOADS["Deployment"].plural
+"""Only CapacityBuffers refer to them."""
 
 
 class WatchedCluster:
@@ -117,6 +119,8 @@ class WatchedCluster:
             self.buffers.on_workload_deltas(kind, deltas)
         if self.buffers and kind in _BUFFER_KINDS:
             self.buffers.on_deltas(kind, deltas)
+        elif kind == _DEPLOYMENTS:
+            return
         elif kind == resources.LIFECYCLE_POLICIES.plural:
             self.policies.on_deltas(deltas)
         else:

@@ -55,7 +55,7 @@ from tenure.model.base import instance_id_of
 from tenure.model.extra_capacity import BufferFact
 from tenure.model.facts import DaemonSetFact, NamespaceFact, NodeClaimFact, NodeFact, PodDisruptionBudgetFact, PodFact
 from tenure.model.instance_types import Catalogue, DevicesByNodeClass
-from tenure.model.invalid_objects import InvalidObjects, ObjectKey, object_key
+from tenure.model.invalid_objects import InvalidObjects, ObjectKey, object_key, pod_key
 from tenure.model.nodeclaim.node_identity import (
     DuplicateProviderIdError,
     NodeIdentity,
@@ -78,6 +78,8 @@ _RECENT_DELETIONS: Final = 2000
 _DEVICE_KINDS: Final = frozenset(one.plural for one in DEVICE_KINDS)
 _IDENTITY: Final = "identity"
 """The step that assigns Nodes to NodeClaims."""
+_DERIVE: Final = "derive"
+"""The step that adds facts of other objects to a pod."""
 _HANDLE: Final = "handle"
 """The prefix of the steps of subscribers."""
 
@@ -184,7 +186,7 @@ class ClusterCache:
                 self._report_annotation(kind, delta)
         self._update_devices()
         for pod in self.default_spread.drain_concerned(self.pods.values()):
-            self._store_pod(pod.uid, self.default_spread.apply(pod))
+            self._update_pod(pod.uid, self.default_spread.apply)
         self.publish(CacheChanged())
 
     def _on_pod(self, delta: Delta) -> None:
@@ -192,6 +194,11 @@ class ClusterCache:
         if delta.is_deleted and self._devices is not None:
             self._devices.forget_pod(uid)
         self._store_pod(uid, None if delta.is_deleted else self._read_pod(delta.object))
+
+    def _update_pod(self, uid: str, derive: Callable[[PodFact], PodFact]) -> None:
+        """After a change of another object. If it raises an error, the pod keeps its last known fact."""
+        with self.invalid_objects.guard(pod_key(self.pods[uid], _DERIVE)):
+            self._store_pod(uid, derive(self.pods[uid]))
 
     def _store_pod(self, uid: str, new: PodFact | None) -> None:
         old = self.pods.get(uid)
@@ -241,7 +248,7 @@ class ClusterCache:
         pods, nodes = self._devices.drain() if self._devices is not None else ((), ())
         for uid in pods:
             if uid in self.pods:
-                self._store_pod(uid, self._check_devices(self.pods[uid]))
+                self._update_pod(uid, self._check_devices)
         for name in nodes:
             old = self.nodes.get(name)
             if self._devices is not None and old is not None and (new := self._devices.apply_to_node(old)) != old:
@@ -290,7 +297,7 @@ class ClusterCache:
         changed = self._device_classes.update(delta.object, is_deleted=delta.is_deleted)
         for uid, pod in tuple(self.pods.items()) if changed else ():
             if not changed.isdisjoint(pod.requests):
-                self._store_pod(uid, self._check_devices(pod))
+                self._update_pod(uid, self._check_devices)
         for claim in tuple(self.nodeclaims.values()) if changed else ():
             if not changed.isdisjoint(claim.requests):
                 self._store_nodeclaim(claim)

@@ -74,7 +74,9 @@ class DefaultSpread:
         return tuple(one.model_copy(update={"selector": selector, "is_default": True}) for one in self._constraints)
 
     def _update_service(self, namespace: str, name: str, selector: Mapping[str, str] | None) -> None:
-        """A Service without a selector selects nothing, and an empty one adds nothing."""
+        """A Service without a selector selects nothing, and an empty one adds nothing. Raises an error for a selector
+        that is no map of strings, since it would be raised for each pod of the namespace."""
+        _exact_expressions(selector or {})
         named = self._services.setdefault(namespace, {})
         if (named.get(name) or None) != (selector or None):
             self._changed_namespaces.add(namespace)

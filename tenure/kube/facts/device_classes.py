@@ -10,8 +10,9 @@ _PREFIX: Final = "deviceclass.resource.kubernetes.io/"
 
 
 def extended_resource_of(device_class: Mapping[str, Any]) -> str:
-    """The extended resource that the DeviceClass names; empty if there is none."""
-    return (device_class.get("spec") or {}).get("extendedResourceName") or ""
+    """The extended resource that the DeviceClass names; empty if there is none or it is not a string."""
+    found = (device_class.get("spec") or {}).get("extendedResourceName")
+    return found if isinstance(found, str) else ""
 
 
 def select_dra_resources(requested: Iterable[str], provided: Collection[str]) -> tuple[str, ...]:
