@@ -144,9 +144,14 @@ def is_exclusive(item: pytest.Item | None) -> bool:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """The shared worker starts after the last test that uses the shared sandbox alone."""
+    """The shared worker starts after the last test that uses the shared sandbox alone. A sandbox of this process stops
+    after the last test that uses it, since its components use the CPUs until then.
+    """
     if is_exclusive(item) and not is_exclusive(nextitem):
         (run_directory(item.config) / EXCLUSIVE_TESTS_DONE).touch()
+    if "sandbox" in fixtures_of(item) and nextitem is not None and "sandbox" not in fixtures_of(nextitem):
+        for definition in item.session._fixturemanager.getfixturedefs("sandbox", item) or ():
+            definition.finish(item._request)  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="session")

@@ -102,6 +102,7 @@ async def test_missing_parts_of_the_shipped_stack_are_reported(product: Installe
 
 
 @pytest.mark.row("002-m")
+@pytest.mark.exact_counters
 async def test_disabled_event_type_is_not_queued_and_received_events_are_listed(product: InstalledProduct) -> None:
     url = create_stack(product, "002-m-few", RebalanceRecommendation="false")
     async with product.scope("002-m") as scope:

@@ -159,10 +159,10 @@ async def is_blocked_by(handle: Handle, text: str) -> bool:
     The time-skipping server does not continue a workflow whose task cancels an activity that has just completed
     (ACTIVITY_UNKNOWN). Without this condition, the next signal cancels the short pass after the first blocked one.
     """
-    return await has_blocker(handle, text) and not await _is_running(handle, "drain_node")
+    return await has_blocker(handle, text) and not await is_running(handle, "drain_node")
 
 
-async def _is_running(handle: WorkflowHandle[Any, Any], activity: str) -> bool:
+async def is_running(handle: WorkflowHandle[Any, Any], activity: str) -> bool:
     running = set[int]()
     for event in (await handle.fetch_history()).events:
         if event.activity_task_scheduled_event_attributes.activity_type.name == activity:
