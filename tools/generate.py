@@ -19,7 +19,7 @@ from tools.crds import reference
 from tools.crds.kinds import KINDS, Kind
 from tools.crds.schema import root_schema
 from tools.docs import completions, examples, lifecycle_diagram, settings
-from tools.docs.reference import FOLDER, render_pages
+from tools.docs.reference import FOLDER, render_pages, wrap_page
 from tools.metrics import dashboard
 
 _HEADER = "# Written by `python -m tools.generate` from tenure/apis: change the models, not this file.\n"
@@ -58,7 +58,7 @@ def render_files() -> dict[Path, str]:
     """Content of each generated file."""
     crds = {kind.file: crd_text(kind) for kind in KINDS}
     charts = helm.render_files({path.name: text for path, text in crds.items()})
-    return {
+    found = {
         **crds,
         **charts,
         **render_pages(),
@@ -67,6 +67,7 @@ def render_files() -> dict[Path, str]:
         **examples.render_files(),
         **{one.FILE: one.text() for one in (completions, dashboard, lifecycle_diagram, settings, cloudformation_role)},
     }
+    return {path: wrap_page(text) if FOLDER in path.parents else text for path, text in found.items()}
 
 
 def find_outdated_files() -> list[Path]:

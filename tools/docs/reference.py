@@ -1,5 +1,6 @@
 """Render docs/reference from the registries: metrics, events, search attributes, conditions, annotations."""
 
+import textwrap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,7 @@ from tools.docs import reasons as reason_pages
 from tools.metrics.catalog import KARPENTER_ONLY, TEMPORALS
 from workflows import search_attributes
 
+WIDTH: Final = 100
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "reference"
 WRITTEN: Final = "<!-- Written by `python -m tools.generate`: change {source}, not this page. -->\n"
 
@@ -232,6 +234,19 @@ def _annotations_page() -> str:
         "Of Tenure's own, only `tenure.sh/pause` is for users ([Pausing disruption](../disruption/pause.md)). "
         f"JSON examples are shortened.\n\n{rows}"
     )
+
+
+def wrap_page(text: str) -> str:
+    """Wrap paragraphs and lists at about 100 characters, like other pages. Tables, code and headings stay."""
+    return "".join(_wrap_line(line) for line in text.splitlines(keepends=True))
+
+
+def _wrap_line(line: str) -> str:
+    if len(line) <= WIDTH or line.startswith(("|", "#", "<!--", "    ")):
+        return line
+    indent = "  " if line.startswith("- ") else ""
+    filled = textwrap.fill(line, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return f"{filled}\n"
 
 
 def markdown_table(head: tuple[str, ...], rows: Iterable[Iterable[str]]) -> str:

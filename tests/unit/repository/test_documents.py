@@ -159,6 +159,18 @@ def test_promises_and_number_of_scenarios_are_those_of_the_table() -> None:
     assert f"[{rows} scenarios](tests/scenarios/rows.yaml)" in (ROOT / "README.md").read_text()
 
 
+def test_prose_wraps_at_about_100_characters() -> None:
+    """Tables, code, headings and lines with a long address are longer."""
+    pages = [*PAGES, ROOT / "CHANGELOG.md", *(ROOT / "deploy").rglob("*.md"), *(ROOT / "tenure").rglob("*.md")]
+    wide = [
+        f"{page.relative_to(ROOT)}: {line[:60]}"
+        for page in pages
+        for line in re.sub(r"<!--.*?-->|^( *)```.*?^\1```$", "", page.read_text(), flags=re.M | re.S).splitlines()
+        if len(line) > 105 and not re.match(r"\s*[|#!]|    ", line) and max(map(len, line.split())) < 70
+    ]
+    assert wide == []
+
+
 def test_no_page_has_a_conflict_marker() -> None:
     found = [page.name for page in PAGES if re.search(r"^(?:<{7}|>{7}) ", page.read_text(), flags=re.MULTILINE)]
     assert found == []
