@@ -96,9 +96,9 @@ def _gates_of(variable: str) -> Callable[[Any], Any]:
         for part in filter(None, (piece.strip() for piece in value.split(","))):
             name, _, switch = part.partition("=")
             if name not in known and name not in unsupported:
-                raise ValueError(f"gate {name!r} is unknown; expected one of {', '.join(sorted(known))}")
+                raise ValueError(f"gate {name!r}: unknown, expected one of {', '.join(sorted(known))}")
             if switch.lower() not in ("true", "false"):
-                raise ValueError(f"gate {name} is {switch!r}; write {name}=true or {name}=false")
+                raise ValueError(f"gate {name}: {switch!r}, expected {name}=true or {name}=false")
             is_on = switch.lower() == "true"
             if name in known:
                 gates[name] = is_on
@@ -393,7 +393,7 @@ def _parse_flags(args: list[str]) -> dict[str, str]:
             elif Settings.model_fields[name].annotation is bool:
                 value = "true"
             else:
-                raise SettingsError(f"flag {flag} has no value; write {flag} VALUE")
+                raise SettingsError(f"flag {flag}: no value, expected {flag} VALUE")
         flags[name.upper()] = value
     return flags
 

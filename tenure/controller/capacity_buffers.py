@@ -200,7 +200,7 @@ class CapacityBuffers:
         if ref.kind not in SCALABLE or ref.api_group not in ("", "apps"):
             problem = f"spec.scalableRef: {ref.api_group or 'core'} {ref.kind} is not known"
             raise Unresolved(
-                RESOLUTION_FAILED, f"{problem}; write a {', '.join(SCALABLE[:-1])} or {SCALABLE[-1]} of apps"
+                RESOLUTION_FAILED, f"{problem}, expected a {', '.join(SCALABLE[:-1])} or {SCALABLE[-1]} of apps"
             )
         workload = await self._port.get_workload(namespace, ref.kind, ref.name)
         if workload is None:

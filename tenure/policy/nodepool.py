@@ -83,7 +83,7 @@ def _nodeclass_errors(pool: NodePool) -> Iterator[str]:
     name = pool.spec.template.spec.node_class_ref.name
     if name and not is_object_name(name):
         field = "spec.template.spec.nodeClassRef.name"
-        yield f"{field}: no object can be named {quote(name)}; write the name of an EC2NodeClass, e.g. default"
+        yield f"{field}: no object can be named {quote(name)}, expected the name of an EC2NodeClass, e.g. default"
 
 
 def _duration_errors(pool: NodePool) -> Iterator[str]:

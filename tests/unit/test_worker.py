@@ -99,7 +99,7 @@ def test_occupied_metrics_port_is_named() -> None:
     ("flags", "expected"),
     [
         ([], "CLUSTER_NAME is not set"),
-        (["--cluster-name=demo", "--feature-gates=NodeRepare=true"], "gate 'NodeRepare' is unknown; expected one of"),
+        (["--cluster-name=demo", "--feature-gates=NodeRepare=true"], "gate 'NodeRepare': unknown, expected one of"),
         (["--cluster-name=demo", "--batch-max-duration=10"], "BATCH_MAX_DURATION='10'"),
     ],
 )

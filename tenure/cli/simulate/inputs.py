@@ -135,7 +135,7 @@ def _read_nodepool(raw: Mapping[str, Any]) -> NodePoolFact:
     found = nodepool_fact(raw).model_copy(update={"ready": True})
     for name, amount in found.limits.items():
         if amount < 0:
-            raise ValueError(f"spec.limits.{name}: {raw['spec']['limits'][name]!r} is negative; write 0 or more")
+            raise ValueError(f"spec.limits.{name}: {raw['spec']['limits'][name]!r}: negative, expected 0 or more")
     return found
 
 
@@ -207,7 +207,7 @@ def _read_node(raw: Mapping[str, Any]) -> NodeFact:
 def _read_priority_class(raw: Mapping[str, Any]) -> tuple[str, int, bool]:
     value = raw["value"]
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"value: {value!r}; write a whole number")
+        raise ValueError(f"value: {value!r}, expected a whole number, e.g. 1000")
     return raw["metadata"]["name"], value, bool(raw.get("globalDefault"))
 
 
@@ -220,4 +220,4 @@ def _with_priority(pod: PodFact, priorities: Mapping[str, int]) -> PodFact:
 def _check_taints(taints: Iterable[Taint], where: str) -> None:
     for one in taints:
         if one.effect not in EFFECTS:
-            raise ValueError(f"{where}: taint {one.key}: effect: {one.effect!r}; write {', '.join(EFFECTS)}")
+            raise ValueError(f"{where}: taint {one.key}: effect: {one.effect!r}, expected one of {', '.join(EFFECTS)}")

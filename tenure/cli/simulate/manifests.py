@@ -57,7 +57,9 @@ def read_objects(path: Path) -> list[Object]:
                     f"{path}: {str(document)[:40]!r}: invalid document, expected a Kubernetes object or a list of them"
                 )
             if count_values(document) > MAX_VALUES:
-                raise UsageError(f"{path}: its aliases expand to more than {MAX_VALUES:,} values; write fewer aliases")
+                raise UsageError(
+                    f"{path}: its aliases expand to more than {MAX_VALUES:,} values, expected fewer aliases"
+                )
             found += _flatten_lists(path, _without_nulls(document))
     except RecursionError as error:
         raise UsageError(f"{path}: nested too deeply, expected plain Kubernetes objects") from error
@@ -87,7 +89,7 @@ def check_metadata(path: Path, objects: Sequence[Object]) -> None:
         if not isinstance(one.get("metadata", {}), dict):
             raise UsageError(f"{path}: {describe_object(one)}: metadata: {one['metadata']!r:.60} is not an object")
         if not (one.get("metadata") or {}).get("name"):
-            raise UsageError(f"{path}: {describe_object(one)}: metadata.name is missing; give it a name")
+            raise UsageError(f"{path}: {describe_object(one)}: metadata.name: missing, expected a name, e.g. web")
     named = Counter((one["kind"], namespace_of(one), str(one["metadata"]["name"])) for one in objects)
     for (kind, _, name), times in named.items():
         if times > 1:

@@ -22,7 +22,7 @@ def admit_pod_spec(spec: Any, field: str = "spec") -> dict[str, Any]:
     """Add a request for each limit. Raises ValueError with field and value."""
     filled: dict[str, Any] = dict(_require_type(dict, spec, field))
     if not filled.get("containers"):
-        raise ValueError(f"{field}.containers is missing; write at least one")
+        raise ValueError(f"{field}.containers: missing, expected at least one")
     for key in ("containers", "initContainers"):
         filled[key] = [_with_requests(one, where) for one, where in _iterate_objects(filled, key, field)]
     if "resources" in filled:
@@ -59,7 +59,7 @@ def check_pod(pod: PodFact) -> None:
 
 def _with_requests(container: Mapping[str, Any], where: str) -> dict[str, Any]:
     if not container.get("name"):
-        raise ValueError(f"{where}.name is missing; give the container a name")
+        raise ValueError(f"{where}.name: missing, expected the name of the container")
     resources = _require_type(dict, container.get("resources", {}), f"{where}.resources")
     requests, limits = _parse_requests_and_limits(resources, f"{where}.resources")
     return {**container, "resources": {**resources, "requests": {**limits, **requests}}}
@@ -91,19 +91,19 @@ def _parse_amounts(resources: Any, where: str) -> dict[str, int]:
         except QuantityError as error:
             raise ValueError(f"{where}.{key}: {error}") from error
         if found[key] < 0:
-            raise ValueError(f"{where}.{key}: {text!r} is negative; write 0 or more")
+            raise ValueError(f"{where}.{key}: {text!r}: negative, expected 0 or more")
     return found
 
 
 def _check_spread(one: Mapping[str, Any], where: str) -> None:
     for key, least in (("maxSkew", one.get("maxSkew")), ("minDomains", one.get("minDomains", 1))):
         if not isinstance(least, int) or isinstance(least, bool) or least < 1:
-            raise ValueError(f"{where}.{key}: {least!r}; write a number above zero")
+            raise ValueError(f"{where}.{key}: {least!r}, expected a whole number above zero")
     if not one.get("topologyKey"):
-        raise ValueError(f"{where}.topologyKey is missing; write a label of nodes")
+        raise ValueError(f"{where}.topologyKey: missing, expected a label of nodes, e.g. topology.kubernetes.io/zone")
     for key, choices in _CHOICES.items():
         if key in one and one[key] not in choices:
-            raise ValueError(f"{where}.{key}: {one[key]!r}; write {' or '.join(choices)}")
+            raise ValueError(f"{where}.{key}: {one[key]!r}, expected {' or '.join(choices)}")
 
 
 def _check_required(kind: str, terms: Mapping[str, Any], where: str) -> None:
@@ -112,7 +112,7 @@ def _check_required(kind: str, terms: Mapping[str, Any], where: str) -> None:
     elif REQUIRED in terms:
         required = _require_type(dict, terms[REQUIRED], f"{where}.{REQUIRED}")
         if not list(_iterate_objects(required, "nodeSelectorTerms", f"{where}.{REQUIRED}")):
-            raise ValueError(f"{where}.{REQUIRED}.nodeSelectorTerms is missing; write at least one")
+            raise ValueError(f"{where}.{REQUIRED}.nodeSelectorTerms: missing, expected at least one")
 
 
 def _check_requirements(expressions: Iterable[Expression], where: str) -> None:
@@ -124,7 +124,7 @@ def _check_requirements(expressions: Iterable[Expression], where: str) -> None:
 
 def _check_term(one: AffinityTerm, where: str) -> None:
     if not one.key:
-        raise ValueError(f"{where}: topologyKey is missing; write a label of nodes")
+        raise ValueError(f"{where}: topologyKey: missing, expected a label of nodes, e.g. topology.kubernetes.io/zone")
     _check_selector(one.selector, f"{where}: labelSelector")
     _check_selector(one.namespace_selector, f"{where}: namespaceSelector")
 
@@ -133,7 +133,7 @@ def _check_weights(terms: Mapping[str, Any], where: str) -> None:
     for one, which in _iterate_objects(terms, PREFERRED, where):
         weight = one.get("weight")
         if not isinstance(weight, int) or not 1 <= weight <= 100:
-            raise ValueError(f"{which}.weight: {weight!r}; write 1 to 100")
+            raise ValueError(f"{which}.weight: {weight!r}, expected 1 to 100")
 
 
 def _check_selector(selector: Selector | None, where: str) -> None:
@@ -148,11 +148,13 @@ def _check_selector(selector: Selector | None, where: str) -> None:
 def _check_toleration(one: Toleration) -> None:
     where = f"spec.tolerations: {one.key or '(no key)'}"
     if one.operator not in ("Equal", "Exists"):
-        raise ValueError(f"{where}: operator: {one.operator!r}; write Equal or Exists")
+        raise ValueError(f"{where}: operator: {one.operator!r}, expected Equal or Exists")
     if not one.key and one.operator != "Exists":
-        raise ValueError(f"{where}: operator: {one.operator!r} needs a key; write Exists to tolerate every taint")
+        raise ValueError(
+            f"{where}: operator: {one.operator!r} without a key, expected Exists, which tolerates every taint"
+        )
     if one.effect not in ("", *EFFECTS):
-        raise ValueError(f"{where}: effect: {one.effect!r}; write {', '.join(EFFECTS)}, or leave it out")
+        raise ValueError(f"{where}: effect: {one.effect!r}, expected {', '.join(EFFECTS)} or none")
 
 
 def _iterate_objects(holder: Mapping[str, Any], key: str, field: str) -> Iterator[tuple[dict[str, Any], str]]:

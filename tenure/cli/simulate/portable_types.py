@@ -54,13 +54,13 @@ def read_types(path: Path) -> tuple[tuple[InstanceType, ...], dict[str, int]]:
 
 def _check(read: InstanceType) -> None:
     if not read.name:
-        raise ValueError("name: empty; write the name of the instance type")
+        raise ValueError("name: empty, expected the name of the instance type, e.g. m6i.large")
     for one in read.offerings:
         if not one.price >= 0 or isinf(one.price):
             raise ValueError(f"offerings.Price: {one.price!r}: invalid price, expected US dollars an hour")
     for key, amount in (*read.capacity.items(), *read.overhead.items()):
         if amount < 0:
-            raise ValueError(f"resources.{key}: {format_amount(key, amount)} is negative; write 0 or more")
+            raise ValueError(f"resources.{key}: {format_amount(key, amount)}: negative, expected 0 or more")
 
 
 def _one_each(types: Iterable[InstanceType]) -> dict[str, int]:
@@ -135,7 +135,7 @@ def _single_value(requirements: Sequence[Mapping[str, Any]], key: str) -> str:
         if one["key"] == key and one["operator"] == "In":
             if len(one["values"]) != 1:
                 raise ValueError(
-                    f"offerings.Requirements: {key} has {len(one['values'])} values; write one offering each"
+                    f"offerings.Requirements: {key} has {len(one['values'])} values, expected one offering for each"
                 )
             return str(one["values"][0])
     return ""

@@ -210,7 +210,7 @@ def _claim_templates(spec: Mapping[str, Any]) -> Iterator[str]:
     for number, one in enumerate(spec.get("volumeClaimTemplates", ())):
         metadata = _require_object(one, "metadata", f"spec.volumeClaimTemplates[{number}].metadata")
         if not metadata.get("name"):
-            raise ValueError(f"spec.volumeClaimTemplates[{number}].metadata.name is missing; give it a name")
+            raise ValueError(f"spec.volumeClaimTemplates[{number}].metadata.name: missing, expected a name, e.g. web")
         yield metadata["name"]
 
 
@@ -233,7 +233,7 @@ def _require_object(holder: Mapping[str, Any], key: str, field: str) -> dict[str
 def _require_count(spec: Mapping[str, Any], key: str, field: str) -> int:
     number = spec.get(key, 1)
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-        raise ValueError(f"{field}.{key}: {number!r}; write a whole number of 0 or more")
+        raise ValueError(f"{field}.{key}: {number!r}, expected a whole number of 0 or more")
     return number
 
 
@@ -258,7 +258,9 @@ def _buffer_pods(raw: Mapping[str, Any], objects: Sequence[Object], admission: A
         workload = named.get("spec") or {}
         template, replicas = workload.get("template") or {}, workload.get("replicas", 1)
     else:
-        raise ValueError(f"spec: no pods referenced; write podTemplateRef, or scalableRef of a {' or '.join(SCALABLE)}")
+        raise ValueError(
+            f"spec: no pods referenced, expected podTemplateRef, or scalableRef of a {' or '.join(SCALABLE)}"
+        )
     admitted = admission.rules.apply_defaults(template.get("spec") or {}, meta.namespace)
     pod = virtual_pod_fact(raw, {**template, "spec": admitted})
     desired_replicas = decide_replicas(spec, pod.requests, replicas)

@@ -127,8 +127,8 @@ def rejection_reason(state: CommandState, request: CommandCancellation) -> str:
         return f"reason: {request.reason[:60]!r}: expected 1 to {MAX_REASON_LENGTH} characters"
     if not timedelta(0) <= request.retain_for <= MAX_PROTECTION:
         return (
-            f"keep: {request.retain_for} is not between 0 and {MAX_PROTECTION.days} days; write a duration such "
-            "as 4h, or pause its NodePool"
+            f"keep: {request.retain_for}, expected 0 to {MAX_PROTECTION.days} days, e.g. 4h; for a longer time, pause "
+            "its NodePool"
         )
     if state.step in ("Undo", "Over"):
         how = f"{state.over.ending}: {state.over.why}" if state.over else "done"

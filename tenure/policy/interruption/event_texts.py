@@ -201,7 +201,7 @@ def problem_of(state: NodeClaimState, by: str, reason: str) -> str:
     if not by.strip():
         return f"by: {by!r}: invalid name, expected the requester, e.g. ann@example.com"
     if len(reason) > MAX_REASON_LENGTH:
-        return f"reason: {reason[:60]!r} of {len(reason)} characters; write at most {MAX_REASON_LENGTH}"
+        return f"reason: {reason[:60]!r} of {len(reason)} characters, expected at most {MAX_REASON_LENGTH}"
     if not approvable_events(state):
         name = state.identity.name
         events = f"`tenure events {name}` lists its AWS events"

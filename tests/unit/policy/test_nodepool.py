@@ -68,7 +68,7 @@ def test_valid_nodepool_has_no_errors(valid: NodePool) -> None:
         (pool(taints=[TAINT, {**TAINT, "value": "web"}]), "team:NoSchedule is in taints and in startupTaints"),
         (pool(taints=[TAINT], startupTaints=[TAINT]), "remove one of them"),
         (pool(nodeClassRef={"name": " \t\n" * 5_000}), "nodeClassRef.name: no object can be named ' \\t\\n "),
-        (pool(nodeClassRef={"name": ".."}), "write the name of an EC2NodeClass"),
+        (pool(nodeClassRef={"name": ".."}), "expected the name of an EC2NodeClass"),
         (pool(expireAfter="9" * 65 + "h"), "expireAfter: '999"),
         (pool(terminationGracePeriod="9" * 65 + "h"), "terminationGracePeriod: '999"),
     ],

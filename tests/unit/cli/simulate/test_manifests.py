@@ -236,7 +236,7 @@ NEAR = {"matchExpressions": [{"key": "app", "operator": "Near", "values": ["x"]}
         ({"overhead": {"memory": "lots"}}, "spec.overhead.memory: 'lots'"),
         (node_terms({"key": "team", "operator": "Near", "values": ["x"]}), "operator 'Near'"),
         (node_terms({"key": "cpu", "operator": "Gt", "values": ["many"]}), "many"),
-        (affinity("nodeAffinity", required={"nodeSelectorTerms": []}), "nodeSelectorTerms is missing"),
+        (affinity("nodeAffinity", required={"nodeSelectorTerms": []}), "nodeSelectorTerms: missing"),
         (affinity("nodeAffinity", preferred=[{"weight": 500, "preference": {}}]), "weight: 500"),
         (affinity("podAffinity", preferred=[{"weight": 0, "podAffinityTerm": ZONE_TERM}]), "weight: 0"),
         (affinity("podAffinity", required=[{**ZONE_TERM, "labelSelector": NEAR}]), "operator 'Near'"),
@@ -271,8 +271,8 @@ def test_invalid_pod_is_rejected(files: Files, spec: Json, expected: str) -> Non
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("kind: Pod\nspec: {containers: [{name: a}]}\n", "metadata.name is missing"),
-        ("kind: Pod\nmetadata:\nspec: {containers: [{name: a}]}\n", "metadata.name is missing"),
+        ("kind: Pod\nspec: {containers: [{name: a}]}\n", "metadata.name: missing"),
+        ("kind: Pod\nmetadata:\nspec: {containers: [{name: a}]}\n", "metadata.name: missing"),
         ("kind: Pod\nmetadata: here\n", "metadata: 'here'"),
         ("kind: Pod\nmetadata: {name: a}\n", "spec.containers"),
         ("kind: Pod\nmetadata: {name: a}\nspec: none\n", "spec: 'none'"),

@@ -101,7 +101,7 @@ def test_capacity_buffers_request_nodes(files: Files) -> None:
     ("spec", "expected"),
     (
         ({"podTemplateRef": {"name": "web"}, "replicas": 2}, "CapacityBuffer spare: spec: PodTemplate default/web"),
-        ({}, "CapacityBuffer spare: spec: no pods referenced; write podTemplateRef"),
+        ({}, "CapacityBuffer spare: spec: no pods referenced, expected podTemplateRef"),
         ({"podTemplateRef": {"name": "web"}, "replicas": "two"}, "CapacityBuffer spare: spec.replicas"),
     ),
 )

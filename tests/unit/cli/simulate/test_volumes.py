@@ -148,7 +148,7 @@ def test_csinode_limits_volumes_of_node(files: Files) -> None:
     ("one", "expected"),
     [
         ({"kind": "StorageClass", "metadata": {"name": "gp3"}}, ("StorageClass gp3", "'provisioner'", "missing")),
-        ({"kind": "PersistentVolume", "metadata": {}, "spec": {}}, ("PersistentVolume", "metadata.name is missing")),
+        ({"kind": "PersistentVolume", "metadata": {}, "spec": {}}, ("PersistentVolume", "metadata.name: missing")),
         (
             {
                 "kind": "CSINode",
@@ -163,7 +163,7 @@ def test_csinode_limits_volumes_of_node(files: Files) -> None:
                 "metadata": {"name": "db"},
                 "spec": {"template": {"spec": pod("x")["spec"]}, "volumeClaimTemplates": [{"metadata": {}}]},
             },
-            ("StatefulSet db", "spec.volumeClaimTemplates[0].metadata.name is missing"),
+            ("StatefulSet db", "spec.volumeClaimTemplates[0].metadata.name: missing"),
         ),
     ],
 )

@@ -110,7 +110,7 @@ async def test_workflow_cancellation_stops_deletion_before_rollback(host: Worker
         ({"reason": ""}, "reason: '': expected 1 to 200 characters"),
         (
             {"retain_for": timedelta(days=31)},
-            "keep: 31 days, 0:00:00 is not between 0 and 30 days; write a duration such as 4h",
+            "keep: 31 days, 0:00:00, expected 0 to 30 days, e.g. 4h",
         ),
     ],
 )
