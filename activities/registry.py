@@ -12,6 +12,7 @@ from activities.nodeclaim.eviction import BatchedFirstEviction
 from activities.nodeclaim.hooks import HookActivities
 from activities.nodeclaim.instance import InstanceActivities
 from activities.nodeclaim.launch import LaunchActivities
+from activities.nodeclaim.reboot import RebootActivities
 from activities.nodeclaim.recovery import RecoveryActivities
 from activities.nodeclaim.registration import RegistrationActivities
 from activities.nodeclaim.repair import RepairActivities
@@ -65,7 +66,7 @@ def _node_activities(ports: Ports) -> Activities:
     launches, recovery, registration = LaunchActivities(ports), RecoveryActivities(ports), RegistrationActivities(ports)
     disruption, instances = DisruptionActivities(ports), InstanceActivities(ports)
     first_evictions = BatchedFirstEviction()
-    drains = DrainActivities(ports, first_evictions)
+    drains, rebooting = DrainActivities(ports, first_evictions), RebootActivities(ports)
     return [
         launches.prepare_launch,
         launches.prepare_launch_group,
@@ -83,6 +84,8 @@ def _node_activities(ports: Ports) -> Activities:
         disruption.finish_command,
         disruption.roll_back_command,
         RepairActivities(ports).repair_node,
+        rebooting.observe_reboot,
+        rebooting.end_reboot,
         drains.drain_node,
         drains.uncordon_node,
         instances.stop_instance,

@@ -91,10 +91,13 @@ def _histogram(name: str, labels: str, description: str, buckets: tuple[float, .
 
 
 _DECISION: Final = "decision reason consolidation_type"
+_DISRUPTION: Final = "reason nodepool capacity_type consolidation_policy termination_mode"
 _OFFERING: Final = "instance_type capacity_type zone"
 _TERMINATION_BUCKETS: Final = tuple(float(2**power) for power in range(12))
 """The buckets of Karpenter's metric of NodeClaims."""
 _POD_BUCKETS: Final = (0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0, 1800.0)
+_REBOOT_BUCKETS: Final = tuple(10.0 * 2**power for power in range(8))
+"""Karpenter's buckets, 10 s to 1280 s."""
 _CALL_BUCKETS: Final = (0.001, 0.01, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 CLOUDPROVIDER_INSTANCE_LAUNCH_FAILURES = _counter(
@@ -139,7 +142,7 @@ NODECLAIMS_CREATED = _counter(
 )
 NODECLAIMS_DISRUPTED = _counter(
     "karpenter_nodeclaims_disrupted_total",
-    "reason nodepool capacity_type consolidation_policy termination_mode",
+    _DISRUPTION,
     "NodeClaims deleted for a disruption, a deadline or an AWS event",
 )
 NODECLAIMS_TERMINATED = _counter(
@@ -150,6 +153,11 @@ NODECLAIMS_TERMINATION_DURATION = _histogram(
     "nodepool",
     "termination time of NodeClaims, including the drain",
     _TERMINATION_BUCKETS,
+)
+NODECLAIMS_UNHEALTHY_DISRUPTED = _counter(
+    "karpenter_nodeclaims_unhealthy_disrupted_total",
+    "condition nodepool capacity_type image_id termination_mode",
+    "NodeClaims deleted because their node was unhealthy; the mode follows the bound of the repair",
 )
 NODEPOOLS_ALLOWED_DISRUPTIONS = _gauge(
     "karpenter_nodepools_allowed_disruptions", "nodepool reason", "disruptions that budgets allow now"
@@ -166,6 +174,16 @@ NODEPOOLS_USAGE = _gauge(
 )
 NODES_CREATED = _counter("karpenter_nodes_created_total", "nodepool zone", "Nodes that registered, or were adopted")
 NODES_DRAINED = _counter("karpenter_nodes_drained_total", "nodepool", "nodes without remaining pods and volumes")
+NODES_REBOOTS = _counter("karpenter_nodes_reboots_total", "result", "ended reboots of unhealthy nodes")
+NODES_REBOOT_DURATION = _histogram(
+    "karpenter_nodes_reboot_duration_seconds", "result", "reboots, from the decision to the end", _REBOOT_BUCKETS
+)
+NODES_REBOOT_RECOVERY_DURATION = _histogram(
+    "karpenter_nodes_reboot_recovery_duration_seconds",
+    "",
+    "reboots that helped, from the request to EC2 to the recovery",
+    _REBOOT_BUCKETS,
+)
 NODES_TERMINATED = _counter("karpenter_nodes_terminated_total", "nodepool zone", "terminated Nodes")
 NODES_TERMINATION_DURATION = _histogram(
     "karpenter_nodes_termination_duration_seconds",
@@ -188,6 +206,11 @@ PODS_STARTUP_DURATION = _histogram(
 )
 PODS_BOUND_DURATION = _histogram(
     "karpenter_pods_bound_duration_seconds", "", "time from the creation of a pod until it is bound", _POD_BUCKETS
+)
+PODS_DISRUPTION_INITIATED = _counter(
+    "karpenter_pods_disruption_initiated_total",
+    _DISRUPTION,
+    "pods that had to leave the nodes of disrupted NodeClaims when the drain started",
 )
 PODS_DRAINED = _counter("karpenter_pods_drained_total", "reason", "pods evicted or deleted by drains")
 PODS_EVICTION_REQUESTS = _counter(

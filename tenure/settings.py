@@ -12,7 +12,7 @@ from pydantic import AfterValidator, AliasChoices, AliasGenerator, BeforeValidat
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from tenure.apis.durations import DurationError, format_duration, parse_duration, quote
-from tenure.apis.feature_gates import gate_defaults, unsupported_gates
+from tenure.apis.feature_gates import gate_defaults
 from tenure.apis.scheduler_config import normalize
 from tenure.model.nodeclaim.state import Deadlines
 from tenure.scheduling.settings import DEFAULT_NODE_COST
@@ -87,7 +87,7 @@ def _web_address(value: str) -> str:
 
 def _gates_of(variable: str) -> Callable[[Any], Any]:
     """Parse `Name=bool,…`. An unknown name is an error, because a misspelt gate would silently be off."""
-    known, unsupported = gate_defaults(variable), unsupported_gates(variable)
+    known = gate_defaults(variable)
 
     def read(value: Any) -> Any:
         if not isinstance(value, str):
@@ -95,15 +95,11 @@ def _gates_of(variable: str) -> Callable[[Any], Any]:
         gates = dict(known)
         for part in filter(None, (piece.strip() for piece in value.split(","))):
             name, _, switch = part.partition("=")
-            if name not in known and name not in unsupported:
+            if name not in known:
                 raise ValueError(f"gate {name!r}: unknown, expected one of {', '.join(sorted(known))}")
             if switch.lower() not in ("true", "false"):
                 raise ValueError(f"gate {name}: {switch!r}, expected {name}=true or {name}=false")
-            is_on = switch.lower() == "true"
-            if name in known:
-                gates[name] = is_on
-            elif is_on:
-                raise ValueError(f"gate {name} is not supported, expected {name}=false; {unsupported[name]}")
+            gates[name] = switch.lower() == "true"
         return gates
 
     return read

@@ -3,6 +3,7 @@
 import itertools
 import re
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from temporalio import workflow
@@ -12,8 +13,10 @@ from tenure.apis import labels
 from tenure.apis.durations import parse_duration_or_none
 from tenure.model.disruption.commands import CommandFinished, Proposal
 from tenure.model.hooks import HookRun
+from tenure.model.node_health import Reboot
 from tenure.model.nodeclaim.state import NodeClaimState, Phase
 from tenure.model.rollout import RolloutEventReason
+from tenure.policy.lifecycle.repair import repair_bound
 
 STOPPED: Final[tuple[RolloutEventReason, ...]] = ("RolloutHalted", "RolloutRollsBack")
 _CONSOLIDATION: Final = ("empty", "underutilized")
@@ -42,15 +45,37 @@ def count_disrupted(state: NodeClaimState, next_phase: Phase) -> bool:
     reason = disruption_reason(state)
     if state.disruption_counted or is_deferred or not reason or next_phase not in (Phase.DRAIN, Phase.TERMINATION):
         return False
-    metrics.NODECLAIMS_DISRUPTED.record(
+    metrics.NODECLAIMS_DISRUPTED.record(workflow.metric_meter(), **_disruption_labels(state, reason))
+    if reason == "unhealthy":
+        _count_unhealthy(state)
+    return True
+
+
+def count_pods(state: NodeClaimState, pods: int) -> None:
+    """Count the pods of a disrupted NodeClaim that must run on another node."""
+    if reason := disruption_reason(state):
+        metrics.PODS_DISRUPTION_INITIATED.record(workflow.metric_meter(), pods, **_disruption_labels(state, reason))
+
+
+def _disruption_labels(state: NodeClaimState, reason: str) -> dict[str, str]:
+    return {
+        "reason": reason,
+        "nodepool": state.identity.pool,
+        "capacity_type": state.launched.capacity_type if state.launched else "",
+        "consolidation_policy": _consolidation_policy(state) if reason in _CONSOLIDATION else "",
+        "termination_mode": _termination_mode(_own_grace(state)),
+    }
+
+
+def _count_unhealthy(state: NodeClaimState) -> None:
+    metrics.NODECLAIMS_UNHEALTHY_DISRUPTED.record(
         workflow.metric_meter(),
-        reason=reason,
+        condition=_to_snake_case(state.health.condition.partition("=")[0]),
         nodepool=state.identity.pool,
         capacity_type=state.launched.capacity_type if state.launched else "",
-        consolidation_policy=_consolidation_policy(state) if reason in _CONSOLIDATION else "",
-        termination_mode=_termination_mode(state),
+        image_id=state.launched.image_id if state.launched else "",
+        termination_mode=_termination_mode(repair_bound(state)),
     )
-    return True
 
 
 def disruption_reason(state: NodeClaimState) -> str:
@@ -63,12 +88,15 @@ def _consolidation_policy(state: NodeClaimState) -> str:
     return _to_snake_case(state.observed.consolidation.partition("/")[0])
 
 
-def _termination_mode(state: NodeClaimState) -> Literal["graceful", "eventual", "forceful"]:
+def _termination_mode(grace: timedelta | None) -> Literal["graceful", "eventual", "forceful"]:
     """Karpenter's modes: without a termination grace period, with one, and with one of zero."""
-    grace = parse_duration_or_none(state.identity.termination_grace_period)
     if grace is None:
         return "graceful"
     return "eventual" if grace else "forceful"
+
+
+def _own_grace(state: NodeClaimState) -> timedelta | None:
+    return parse_duration_or_none(state.identity.termination_grace_period)
 
 
 def _to_snake_case(name: str) -> str:
@@ -154,6 +182,23 @@ def count_command(proposal: Proposal) -> None:
 def count_empty(pool: str) -> None:
     """Count the deletion of an empty node, which has no command."""
     _count_decision({"decision": "delete", "reason": "empty", "consolidation_type": "empty"}, (pool,))
+
+
+def count_reboot_decision(state: NodeClaimState) -> None:
+    """Count the decision to reboot an unhealthy node, which has no command."""
+    _count_decision({"decision": "reboot", "reason": "unhealthy", "consolidation_type": ""}, (state.identity.pool,))
+
+
+RebootOutcome = Literal["succeeded", "provider_error", "recovery_timeout"]
+
+
+def time_reboot(reboot: Reboot, issued_at: datetime | None, result: RebootOutcome) -> None:
+    """Count a reboot that has ended, from its decision; a recovery from the request to EC2."""
+    meter, now = workflow.metric_meter(), workflow.now()
+    metrics.NODES_REBOOTS.record(meter, result=result)
+    metrics.NODES_REBOOT_DURATION.record(meter, (now - reboot.requested_at).total_seconds(), result=result)
+    if result == "succeeded" and issued_at is not None:
+        metrics.NODES_REBOOT_RECOVERY_DURATION.record(meter, (now - issued_at).total_seconds())
 
 
 def count_ending(proposal: Proposal, finished: CommandFinished) -> None:

@@ -59,7 +59,8 @@ class DrainActivities:
             ):
                 drain_pass = DrainPass(self._ports, request, first_eviction)
                 result = await self._poll_until_changed(drain_pass, request)
-                return result.model_copy(update={"evicted_pods": drain_pass.drained_pods})
+                pods = {"evicted_pods": drain_pass.drained_pods, "rescheduled_pods": drain_pass.rescheduled_pods or 0}
+                return result.model_copy(update=pods)
         finally:
             self._running_drains -= 1
 

@@ -79,6 +79,8 @@ class DrainPass:
         self._escalated = not request.escalate
         self.defers_deletion = request.defers_deletion
         self.status = request.known or DrainStatus()
+        self.rescheduled_pods: int | None = None
+        """Reschedulable pods at the first pass."""
         self._next_change_at: datetime | None = None
 
     async def run_once(self, now: datetime) -> DrainResult | None:
@@ -95,7 +97,10 @@ class DrainPass:
                 await self._delete_claim(claim)
             return DrainResult(outcome="drained")
         tainted_at = await self._taint_node(claim, node.name, now)
-        pods = [pod for pod in await self._pods.on_node(node.name, now=now) if pod.waits]
+        found = await self._pods.on_node(node.name, now=now)
+        if self.rescheduled_pods is None:
+            self.rescheduled_pods = sum(pod.reschedulable for pod in found)
+        pods = [pod for pod in found if pod.waits]
         self._drained_pods |= {pod.uid: f"{pod.namespace}/{pod.name}" for pod in pods}
         volumes = () if pods else await self._pods.attached_volumes(node.name)
         resolved = await self._resolve_deadline(claim, pods, now, is_blocked=bool(pods or volumes))
@@ -146,7 +151,7 @@ class DrainPass:
         await self._write_conditions(_waiting_conditions(status, message))
         if status.pods and status.blocker_summary:
             await self._publish_event("FailedDraining", f"Failed to drain node, {message}")
-        elif not status.pods:
+        elif status.eviction_blockers and not status.pods:
             event = f"Awaiting deletion of bound volumeattachments: {message}"
             await self._publish_event(labels.AWAITING_VOLUME_DETACHMENT, event)
         return DrainResult(
@@ -184,6 +189,9 @@ class DrainPass:
 
     async def _taint_node(self, claim: NodeClaim | None, node: str, now: datetime) -> datetime:
         """Taint the node in the first pass. Returns the time of the taint."""
+        if self._tainted_at is None and self._request.reboots:
+            await self._nodes.mark_rebooting(node)
+            self._tainted_at = self._request.began or now
         if self._tainted_at is None:
             await self._nodes.mark_disrupted(node)
             before = claim.condition(labels.DRAINED) if claim else None
@@ -249,6 +257,8 @@ class DrainPass:
         if self._eviction_queue is None:
             condition = claim.condition(labels.DISRUPTION_REASON) if claim else None
             reason = condition.reason if condition and condition.is_true else ""
+            if self._request.reboots:
+                reason = labels.UNHEALTHY
             self._eviction_queue = EvictionQueue(self._ports, self._request, reason)
         return await self._eviction_queue.evict(pods, deadline=deadline, known=self.status, now=now)
 
@@ -287,7 +297,7 @@ class DrainPass:
     async def _finish_drain(
         self, claim: NodeClaim | None, conditions: Sequence[ConditionPatch], outcome: str, pods: int = 0
     ) -> DrainResult:
-        if self._node is not None:
+        if self._node is not None and not self._request.reboots:
             node_conditions = DRAIN_COMPLETED if outcome == "drained" else DRAIN_FORCED
             await set_node_conditions(self._nodes, self._node.name, node_conditions)
         await self._write_conditions(conditions)
@@ -299,7 +309,8 @@ class DrainPass:
         return DrainResult.model_validate({"outcome": outcome, "pods": pods, "deadline": self._deadline})
 
     async def _write_conditions(self, conditions: Sequence[ConditionPatch]) -> None:
-        await self._claims.patch(self._ref.name, self._ref.uid, conditions=conditions, now=utc_now())
+        if not self._request.reboots:
+            await self._claims.patch(self._ref.name, self._ref.uid, conditions=conditions, now=utc_now())
 
     async def _publish_event(self, reason: str, message: str) -> None:
         """Publish the event on the NodeClaim and, as Karpenter does, on the Node."""

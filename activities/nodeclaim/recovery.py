@@ -69,7 +69,11 @@ class RecoveryActivities:
 
     async def _restore_schedulable(self, claim: NodeClaim, node: NodeFact | None) -> None:
         """Make a node schedulable again whose drain was interrupted. Its disruption is decided again from the start."""
-        if node is None or claim.metadata.is_deleting:
+        if claim.metadata.is_deleting:
+            return
+        if claim.is_true(labels.REBOOTING):
+            await self._end_lost_reboot(claim, node)
+        if node is None:
             return
         if not (node.being_disrupted or claim.is_true(labels.DISRUPTION_REASON)):
             return
@@ -78,6 +82,17 @@ class RecoveryActivities:
         await set_node_conditions(self._nodes, node.name, DRAIN_CLEARED)
         cleared = ConditionPatch(type=labels.DISRUPTION_REASON, status="")
         await self._claims.patch(claim.name, claim.uid, conditions=(cleared,), now=utc_now())
+
+    async def _end_lost_reboot(self, claim: NodeClaim, node: NodeFact | None) -> None:
+        """The condition comes last, so that a retry repeats all steps."""
+        if node is not None:
+            await self._nodes.unmark_rebooting(node.name)
+            await withdraw_requests(self._ports, node.name)
+        await self._claims.patch_annotations(claim.name, {labels.REBOOT_PRE_BOOT_ID: None}, uid=claim.uid)
+        ended = ConditionPatch(
+            type=labels.REBOOTING, status="False", reason=labels.REBOOT_FAILED, message="its workflow was lost"
+        )
+        await self._claims.patch(claim.name, claim.uid, conditions=(ended,), now=utc_now())
 
     async def _launched_from_tags(self, claim: NodeClaim) -> LaunchedInstance | None:
         """The instance of an individual launch, which is tagged with the NodeClaim's name, if its result was lost."""

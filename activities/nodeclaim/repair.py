@@ -5,13 +5,14 @@ from datetime import datetime, timedelta
 from temporalio import activity
 
 from activities.nodeclaim.circuit_breaker import CircuitBreaker
-from activities.ports.core import NodeFact, Ports, find_nodeclaim, publish_event_on
+from activities.ports.core import ConditionPatch, NodeFact, Ports, find_node, find_nodeclaim, publish_event_on
 from activities.runtime import map_faults
 from tenure.apis import labels
+from tenure.apis.durations import format_duration
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.clock import utc_now
 from tenure.model.base import parse_instance_id, parse_timestamp
-from tenure.model.errors import Fault, TryLater
+from tenure.model.errors import TryLater
 from tenure.model.node_health import RepairDue, RepairRequest, RepairResult
 from tenure.policy.lifecycle.repair import DO_NOT_REPAIR_MESSAGE, is_unhealthy
 
@@ -27,48 +28,100 @@ class RepairActivities:
     @activity.defn
     @map_faults
     async def repair_node(self, request: RepairRequest) -> RepairResult:
-        """Reboot or replace the node, unless it is healthy or too many nodes are unhealthy."""
+        """Begin a reboot, reboot or replace the node, unless it is healthy or too many nodes are unhealthy."""
         claim = await find_nodeclaim(self._claims, request.name, request.uid)
         if claim is None:
             return RepairResult(outcome="gone")
         if request.step == "withdraw":
             await self._annotate(request, labels.REPAIR_DUE, "")
             return RepairResult(outcome="done")
-        if request.step == "reboot" and _was_rebooted(claim, request, utc_now()):
+        node = await find_node(self._nodes, request.node_name, request.provider_id)
+        if request.step == "reboot" and (_is_recorded(claim, request, utc_now()) or _has_rebooted(node, request)):
+            await self._mark_issued(request, claim, node)
             return RepairResult(outcome="done", why="it was already rebooted")
-        node = await self._nodes.get(request.node_name)
-        if node is None or node.provider_id != request.provider_id or _is_healthy(node, request):
-            return RepairResult(outcome="not now", why=f"Node {request.node_name} is healthy or gone")
-        if request.mode != "legacy" and node.annotations.get(labels.DO_NOT_REPAIR) == "true":
-            return RepairResult(outcome="not now", why=DO_NOT_REPAIR_MESSAGE)
-        if why := await self._breaker.check(claim, node, request.pool, request.conditions, request.max_unhealthy):
-            return RepairResult(outcome="held", why=why)
+        refusal = await self._find_refusal(request, claim, node)
+        if refusal is not None:
+            if request.step == "begin" and claim.is_true(labels.REBOOTING):
+                await self._undo_begin(request, node)
+            return refusal
+        assert node is not None
+        if request.step == "begin":
+            return await self._begin_reboot(request, node)
         if request.step == "reboot":
-            return await self._reboot_instance(request)
+            return await self._reboot_instance(request, claim, node)
         if request.due is not None:
             return await self._request_replacement(request, request.due)
         return await self._replace_node(request, claim, node)
+
+    async def _find_refusal(
+        self, request: RepairRequest, claim: NodeClaim, node: NodeFact | None
+    ) -> RepairResult | None:
+        """Why live state does not allow the step."""
+        if node is None or _is_healthy(node, request):
+            return _refuse(f"Node {request.node_name} is healthy or gone")
+        if request.step != "replace" and claim.metadata.is_deleting:
+            return _refuse(f"NodeClaim {request.name} is being deleted")
+        if request.mode != "legacy" and node.annotations.get(labels.DO_NOT_REPAIR) == "true":
+            return _refuse(DO_NOT_REPAIR_MESSAGE)
+        why = await self._breaker.check(claim, node, request.pool, request.conditions, request.max_unhealthy)
+        return RepairResult(outcome="held", why=why) if why else None
 
     async def _request_replacement(self, request: RepairRequest, due: RepairDue) -> RepairResult:
         await self._annotate(request, labels.REPAIR_DUE, due.format())
         await self._publish_event(request, labels.UNHEALTHY, f"{request.condition}: the node is replaced")
         return RepairResult(outcome="requested")
 
-    async def _reboot_instance(self, request: RepairRequest) -> RepairResult:
-        """Annotate the reboot before the request, so that a retry does not reboot twice. A rejected request removes the
-        annotation."""
+    async def _begin_reboot(self, request: RepairRequest, node: NodeFact) -> RepairResult:
+        """Annotate the bound of the drain, set Rebooting and taint the node (reference 1.15, section 3.7).
+
+        The condition precedes the taint, so that `_undo_begin` can recognize an attempt that ended between them.
+        """
+        grace = request.reboot.grace if request.reboot else None
+        bound = None if grace is None else format_duration(grace)
+        bounds = {labels.REBOOT_TERMINATION_GRACE_PERIOD: bound}
+        await self._claims.patch_annotations(request.name, bounds, uid=request.uid)
+        requested = rebooting_condition(labels.REBOOT_REQUESTED, f"rebooting for {request.condition}")
+        await self._claims.patch(request.name, request.uid, conditions=(requested,), now=utc_now())
+        await self._nodes.mark_rebooting(request.node_name)
+        return RepairResult(outcome="done", boot_id=node.boot_id)
+
+    async def _undo_begin(self, request: RepairRequest, node: NodeFact | None) -> None:
+        """Undo an earlier attempt to begin the reboot."""
+        if node is not None:
+            await self._nodes.unmark_rebooting(node.name)
+        unset = ConditionPatch(type=labels.REBOOTING, status="")
+        await self._claims.patch(request.name, request.uid, conditions=(unset,), now=utc_now())
+
+    async def _mark_issued(self, request: RepairRequest, claim: NodeClaim, node: NodeFact | None) -> None:
+        """Record the reboot. The node counts as not initialized until it is initialized again afterwards."""
+        now = utc_now()
+        conditions = (
+            rebooting_condition(labels.REBOOT_ISSUED, f"rebooting for {request.condition}"),
+            ConditionPatch(type=labels.INITIALIZED_CONDITION, status="Unknown", reason=labels.REBOOTING),
+        )
+        record = {labels.REBOOTED: f"{request.step_index}@{now.isoformat()}"}
+        issued = {} if _is_recorded(claim, request, now) else record
+        await self._claims.patch(request.name, request.uid, annotations=issued, conditions=conditions, now=now)
+        if node is not None:
+            await self._nodes.patch_labels(node.name, node.uid, {labels.INITIALIZED: None})
+
+    async def _reboot_instance(self, request: RepairRequest, claim: NodeClaim, node: NodeFact) -> RepairResult:
+        """Annotate the boot ID, reboot the instance, and record the reboot only after EC2 has accepted it.
+
+        A retry after a killed worker therefore repeats the call, unless the boot ID has changed (reference 1.15,
+        section 3.7). An accepted call may then be repeated while the instance shuts down or boots. Raises TryLater
+        during a zonal shift of its zone.
+        """
         instance = parse_instance_id(request.provider_id)
-        await self._annotate(request, labels.REBOOTED, f"{request.step_index}@{utc_now().isoformat()}")
-        try:
-            exists = await self._instances.reboot(instance)
-        except TryLater:
-            raise
-        except Fault:
-            await self._annotate(request, labels.REBOOTED, "")
-            raise
-        if exists:
-            await self._publish_event(request, "Rebooting", f"{request.condition}: instance {instance} reboots")
-        return RepairResult(outcome="done" if exists else "gone")
+        zone = claim.metadata.labels.get(labels.ZONE_ID) or node.labels.get(labels.ZONE_ID) or ""
+        if zone and await self._instances.is_zone_shifted(zone):
+            raise TryLater(f"{instance} is not rebooted during a zonal shift of {zone}")
+        await self._annotate(request, labels.REBOOT_PRE_BOOT_ID, node.boot_id)
+        if not await self._instances.reboot(instance):
+            return RepairResult(outcome="gone")
+        await self._mark_issued(request, claim, node)
+        await self._publish_event(request, "Rebooting", f"{request.condition}: instance {instance} reboots")
+        return RepairResult(outcome="done")
 
     async def _annotate(self, request: RepairRequest, name: str, text: str) -> None:
         await self._claims.patch(request.name, request.uid, annotations={name: text}, now=utc_now())
@@ -93,11 +146,26 @@ class RepairActivities:
         await publish_event_on(self._events, "NodeClaim", request, reason, message)
 
 
+def _refuse(why: str) -> RepairResult:
+    return RepairResult(outcome="not now", why=why)
+
+
 def _is_healthy(node: NodeFact, request: RepairRequest) -> bool:
     return not is_unhealthy(node, request.conditions) and (node.ready or not request.after_reboot)
 
 
-def _was_rebooted(claim: NodeClaim, request: RepairRequest, now: datetime) -> bool:
+def rebooting_condition(reason: str, message: str, *, status: str = "True") -> ConditionPatch:
+    return ConditionPatch(type=labels.REBOOTING, status=status, reason=reason, message=message)
+
+
+def _has_rebooted(node: NodeFact | None, request: RepairRequest) -> bool:
+    """Whether the boot ID has changed since the decision to reboot."""
+    before = request.reboot.boot_id if request.reboot else ""
+    return bool(before and node is not None and node.boot_id and node.boot_id != before)
+
+
+def _is_recorded(claim: NodeClaim, request: RepairRequest, now: datetime) -> bool:
+    """Whether EC2 has accepted the reboot of this step, or of a later one."""
     rung, _, timestamp = claim.metadata.annotations.get(labels.REBOOTED, "").partition("@")
     rebooted_at = parse_timestamp(timestamp)
     return bool(

@@ -80,9 +80,13 @@ def _decide_allowed_disruptions(
 
 
 def _is_counted(claim: NodeClaim) -> bool:
-    """Managed and initialized, and its instance is not terminating yet (reference 4.4)."""
+    """Managed and initialized or rebooting, and its instance is not terminating yet (reference 4.4)."""
     pool = claim.metadata.labels.get(labels.NODEPOOL)
-    return bool(pool) and claim.is_true(labels.INITIALIZED_CONDITION) and not claim.is_true(labels.INSTANCE_TERMINATING)
+    return bool(pool) and _was_initialized(claim) and not claim.is_true(labels.INSTANCE_TERMINATING)
+
+
+def _was_initialized(claim: NodeClaim) -> bool:
+    return claim.is_true(labels.INITIALIZED_CONDITION) or claim.is_true(labels.REBOOTING)
 
 
 def _to_counted_node(claim: NodeClaim, node: NodeFact | None, request: AllowedDisruptionsRequest) -> NodeCounted:
@@ -90,6 +94,7 @@ def _to_counted_node(claim: NodeClaim, node: NodeFact | None, request: AllowedDi
     NodePools."""
     is_disrupted = (
         claim.metadata.is_deleting
+        or claim.is_true(labels.REBOOTING)
         or claim.metadata.uid in request.reserved_uids
         or (node is not None and node.being_disrupted and not _is_tainted_without_command(claim, request))
     )
@@ -114,7 +119,7 @@ def _to_permit_candidate(claim: NodeClaim, node: NodeFact | None, now: datetime)
     paused = describe_pause(pause) if pause and is_pause_active(pause, now) else ""
     return PermitCandidate(
         zone=_find_zone(claim, node),
-        initialized=claim.is_true(labels.INITIALIZED_CONDITION),
+        initialized=_was_initialized(claim),
         created=claim.metadata.creation_timestamp,
         paused=paused,
     )

@@ -127,6 +127,11 @@ class Nodes(Labelled, Protocol):
 
     async def unmark_disrupted(self, name: str) -> bool: ...
 
+    async def mark_rebooting(self, name: str) -> bool:
+        """Taint karpenter.sh/rebooting:NoSchedule; False if the Node is gone."""
+
+    async def unmark_rebooting(self, name: str) -> bool: ...
+
     async def set_conditions(self, name: str, conditions: Sequence[ConditionPatch], *, now: datetime) -> bool:
         """Set or remove conditions without a change of the others; False if the Node is gone. A lifecycle condition
         that another controller has set stays."""
@@ -248,6 +253,9 @@ class Instances(Protocol):
 
     async def reboot(self, instance_id: str) -> bool:
         """Request a reboot; False if it is gone. EC2 forces the reboot after a few minutes."""
+
+    async def is_zone_shifted(self, zone_id: str) -> bool:
+        """Whether a zonal shift moves the cluster away from this zone."""
 
     async def stop(self, instance_id: str) -> bool:
         """Request a stop; False if it is gone."""

@@ -4,7 +4,7 @@ Names and defaults are Karpenter's (reference 1.15).
 """
 
 from enum import StrEnum
-from typing import Final, NamedTuple, Self
+from typing import Self
 
 
 class FeatureGate(StrEnum):
@@ -72,28 +72,15 @@ class FeatureGate(StrEnum):
         "`IGNORE_DRA_REQUESTS=false`",
         "AWS_FEATURE_GATES",
     )
+    REBOOT_FOR_REPAIR = (
+        "RebootForRepair",
+        False,
+        "[reboot nodes with GPU errors that a reboot fixes](../disruption/repair.md#reboots); needs `NodeRepair` and "
+        "`deploy/iam/node-repair.json`",
+        "AWS_FEATURE_GATES",
+    )
 
 
 def gate_defaults(variable: str) -> dict[str, bool]:
     """Defaults of the gates of one environment variable, by gate name."""
     return {gate.value: gate.default for gate in FeatureGate if gate.variable == variable}
-
-
-class UnsupportedGate(NamedTuple):
-    """A gate of Karpenter that Tenure does not have. The settings accept it while it is off, as Karpenter's default."""
-
-    name: str
-    remedy: str
-    variable: str = "FEATURE_GATES"
-
-
-UNSUPPORTED_GATES: Final = (
-    UnsupportedGate(
-        "RebootForRepair", "list reboot in spec.repair.steps of a LifecyclePolicy instead", "AWS_FEATURE_GATES"
-    ),
-)
-
-
-def unsupported_gates(variable: str) -> dict[str, str]:
-    """Remedies of the unsupported gates of one environment variable, by gate name."""
-    return {gate.name: gate.remedy for gate in UNSUPPORTED_GATES if gate.variable == variable}

@@ -55,7 +55,9 @@ class ControllerSettings:
         """None if the gate NodeRepair is off."""
         if FeatureGate.NODE_REPAIR not in self.gates:
             return None
-        return "legacy" if self.legacy_node_repair else "replace"
+        if self.legacy_node_repair:
+            return "legacy"
+        return "reboot" if FeatureGate.REBOOT_FOR_REPAIR in self.gates else "replace"
 
 
 _KINDS: Final[Mapping[FeatureGate, Sequence[Resource]]] = {

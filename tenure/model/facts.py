@@ -282,6 +282,8 @@ class NodeClaimFact(Value):
     registered_at: datetime | None = None
     initialized: bool = False
     initialized_at: datetime | None = None
+    rebooting: bool = False
+    """A repair reboots its instance."""
     instance_terminating: bool = False
     consistent: str = ""
     """Status of the condition ConsistentStateFound; empty before the first check."""

@@ -67,6 +67,32 @@ class RepairDue(Message):
         return any((one.type, one.status) in self.conditions for one in conditions)
 
 
+class Reboot(Message):
+    """A reboot from its decision until the node has recovered or the reboot has failed."""
+
+    requested_at: datetime
+    condition: str
+    rung: int = 0
+    boot_id: str = ""
+    """Before the reboot."""
+    grace: timedelta | None = None
+    """How long pods are evicted before the reboot: zero without a drain, None without a bound."""
+    begun: bool = False
+    """The Node has the taint. Without it, the first step has not succeeded."""
+    drained: bool = False
+    issued: bool = False
+    observed: bool = False
+    """Another boot ID was reported."""
+
+    @property
+    def drain_until(self) -> datetime | None:
+        """At least MIN_REBOOT_DRAIN after the decision; None without a bound (reference 1.15, section 3.7)."""
+        return None if self.grace is None else self.requested_at + max(self.grace, MIN_REBOOT_DRAIN)
+
+
+MIN_REBOOT_DRAIN: Final = timedelta(seconds=5)
+
+
 class Health(Message):
     mode: RepairMode = "legacy"
     """Of the last unhealthy condition."""
@@ -82,6 +108,8 @@ class Health(Message):
     blocked_by: str = ""
     requested: RepairDue | None = None
     """The repair in the annotation of the NodeClaim."""
+    reboot: Reboot | None = None
+    """The reboot in progress."""
 
 
 class RepairRequest(Message):
@@ -93,8 +121,8 @@ class RepairRequest(Message):
     """Empty: a standalone NodeClaim, for which `max_unhealthy` counts the whole cluster."""
     node_name: str
     provider_id: str
-    step: RepairStep | Literal["withdraw"]
-    """`withdraw`: the repair is not due any more."""
+    step: RepairStep | Literal["withdraw", "begin"]
+    """`begin`: taint the node, which is drained and rebooted next. `withdraw`: the repair is not due any more."""
     step_index: int = 0
     """Index of the step in the repair rule's steps."""
     condition: str
@@ -107,6 +135,16 @@ class RepairRequest(Message):
     mode: RepairMode = "legacy"
     due: RepairDue | None = None
     """For `replace`, unless the mode is `legacy`: the repair that a disruption command carries out."""
+    reboot: Reboot | None = None
+    """For `reboot`: the reboot that begins or is in progress."""
+
+
+class RebootEnd(Message):
+    """The end of a reboot. `cancelled`: before the instance was rebooted."""
+
+    repair: RepairRequest
+    outcome: Literal["succeeded", "failed", "cancelled"]
+    why: str = ""
 
 
 class RepairResult(Message):
@@ -115,6 +153,8 @@ class RepairResult(Message):
 
     outcome: Literal["done", "requested", "held", "not now", "gone"]
     why: str = ""
+    boot_id: str = ""
+    """Of the live Node, when a reboot begins."""
 
 
 MAX_INTERVALS: Final = 40

@@ -4,11 +4,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 import numpy as np
 
-from tenure.apis.labels import DECLARED_FEATURE, HOSTNAME, INITIALIZED, NODE_NAME_FIELD, NODEPOOL, REGISTERED
+from tenure.apis.labels import (
+    DECLARED_FEATURE,
+    HOSTNAME,
+    INITIALIZED,
+    NO_SCHEDULE,
+    NODE_NAME_FIELD,
+    NODEPOOL,
+    REBOOTING_TAINT_KEY,
+    REGISTERED,
+)
 from tenure.apis.resources import add, subtract, sum_resources
 from tenure.model.facts import DaemonSetFact, HostPort, NodeClaimFact, NodeFact, PodFact, Taint, Toleration
 from tenure.model.invalid_objects import Guard, no_guard
@@ -25,6 +34,7 @@ from tenure.scheduling.taints import (
 )
 
 T = TypeVar("T")
+_REBOOTING: Final = Taint(key=REBOOTING_TAINT_KEY, effect=NO_SCHEDULE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,9 +271,9 @@ def build_running_node(
 
 
 def _starting_taints(nodeclaim: NodeClaimFact, node: NodeFact) -> tuple[Taint, ...]:
-    """Before registration, the taints of the NodeClaim count. Before initialization, temporary taints are ignored
-    without a time limit, since the phase has a deadline."""
-    taints = without_transient(node.taints if nodeclaim.registered else nodeclaim.taints)
+    """Before registration, the taints of the NodeClaim count. Before initialization and during a reboot, temporary
+    taints are ignored without a time limit, since both have a deadline."""
+    taints = without_transient(node.taints if nodeclaim.registered else nodeclaim.taints, (_REBOOTING,))
     return without_startup_taints(taints, nodeclaim.startup_taints)
 
 

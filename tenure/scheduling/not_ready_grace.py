@@ -26,8 +26,9 @@ NodePresence = Literal["here", "expected", "lost"]
 
 
 def has_grace(nodeclaim: NodeClaimFact) -> bool:
-    """Before initialization the phase's deadline applies instead of the grace, except to a Node that disappeared."""
-    return nodeclaim.initialized or nodeclaim.node_missing_since is not None
+    """Before initialization and during a reboot for repair, a deadline applies instead of the grace, except to a Node
+    that disappeared."""
+    return (nodeclaim.initialized and not nodeclaim.rebooting) or nodeclaim.node_missing_since is not None
 
 
 class NotReadyGrace:

@@ -62,7 +62,7 @@ def host_settings(settings: Settings) -> ControllerSettings:
         nominate_pods=settings.nominate_pods,
         namespace=settings.system_namespace,
         karpenter_lease=settings.leader_election_name,
-        gates=frozenset(name for name, on in settings.feature_gates.items() if on),
+        gates=frozenset(name for name, on in (settings.feature_gates | settings.aws_feature_gates).items() if on),
         legacy_node_repair=settings.legacy_node_repair,
         plans_devices=not settings.ignore_dra_requests,
         default_constraints=tuple(parse_default_constraints(settings.scheduler_config)),

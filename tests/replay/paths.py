@@ -39,7 +39,12 @@ from tests.replay.permit_paths import disruption_cancelled, nodepool_cluster_lim
 from tests.replay.permit_polling_path import nodeclaim_not_ready, nodepool_waits_with_backoff
 from tests.replay.return_to_service_path import nodeclaim_restored_schedulable
 from tests.replay.static_capacity_path import nodepool_static
-from tests.replay.termination_paths import nodeclaim_drain_blocked, nodeclaim_repaired, nodepool_failed_start
+from tests.replay.termination_paths import (
+    nodeclaim_drain_blocked,
+    nodeclaim_rebooted_after_drain,
+    nodeclaim_repaired,
+    nodepool_failed_start,
+)
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
     has_continued_as_new,
@@ -310,6 +315,7 @@ PATHS: dict[str, Path] = {
         nodeclaim_hooks,
         nodeclaim_hook_cancels_drain,
         nodeclaim_continued,
+        nodeclaim_rebooted_after_drain,
         nodeclaim_repaired,
         nodeclaim_restored_schedulable,
         nodepool_failed_start,

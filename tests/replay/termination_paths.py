@@ -1,5 +1,6 @@
 """Paths of node repair, of a blocked drain, and of a NodePool whose NodeClaims fail to start."""
 
+from datetime import timedelta
 from typing import Any
 
 from temporalio.client import WorkflowHandle
@@ -7,7 +8,13 @@ from temporalio.client import WorkflowHandle
 from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.kubernetes import node_conditions
 from tests.support.fakes.worker import WorkerHarness
-from tests.support.workflows.eventually import is_blocked_by, query_state, wait_until_phase, wait_until_skipping_time
+from tests.support.workflows.eventually import (
+    is_blocked_by,
+    query_state,
+    wait_until,
+    wait_until_phase,
+    wait_until_skipping_time,
+)
 from tests.support.workflows.nodeclaim_workflows import (
     BUSY,
     create_nodeclaim,
@@ -38,6 +45,28 @@ async def nodeclaim_repaired(fake: WorkerHarness) -> Runs:
             await fake.sleep(minutes=10)
             await wait_until_phase(handle, Phase.READY)
     await handle.result()
+    return {"": handle}
+
+
+async def nodeclaim_rebooted_after_drain(fake: WorkerHarness) -> Runs:
+    """A blocked pod is evicted until the bound of the drain; then a reboot helps. No time is skipped before the drain,
+    which measures progress with the real clock."""
+    await start_nodepool(fake)
+    handle = await ready_nodeclaim(fake)
+    fake.pods.add("node-a", "web")
+    fake.pods.blocked["web"] = "PodDisruptionBudget web"
+    fake.nodes.update_node("node-a", conditions=UNHEALTHY)
+    unhealthy_since = await fake.now() - timedelta(hours=1)
+    unhealthy_condition = {"type": "KernelReady", "status": "False", "since": unhealthy_since}
+    observed = {**BUSY, "repair_mode": "replace", "rules": REPAIR_RULES}
+    await fake.signal_observed(handle, **observed, unhealthy=[unhealthy_condition])
+    await wait_until(lambda: is_blocked_by(handle, "is emptied to be rebooted"))
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "rebooted for"), minutes=1)
+    fake.nodes.update_node("node-a", conditions=(), boot_id="boot-2")
+    await fake.signal_observed(handle, **{**observed, "boot_id": "boot-2"})
+    await fake.sleep(minutes=1)
+    await wait_until_phase(handle, Phase.READY)
+    await wait_until(lambda: "Repaired" in fake.events.reasons_for("a"))
     return {"": handle}
 
 

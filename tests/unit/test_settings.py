@@ -4,10 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from tenure.apis.feature_gates import UNSUPPORTED_GATES, FeatureGate, unsupported_gates
-from tenure.settings import AWS_GATES, GATES, Settings, SettingsError, help_text, load
-
-GATE_VARIABLES = ("FEATURE_GATES", "AWS_FEATURE_GATES")
+from tenure.settings import GATES, Settings, SettingsError, help_text, load
 
 
 @pytest.fixture(autouse=True)
@@ -45,20 +42,6 @@ def test_unnamed_feature_gates_keep_their_default() -> None:
     assert gates == GATES | {"NodeRepair": True, "ReservedCapacity": False}
 
 
-def test_unsupported_gates_of_karpenter_are_accepted_while_off() -> None:
-    texts = {name: ",".join(f"{gate}=false" for gate in unsupported_gates(name)) for name in GATE_VARIABLES}
-    gates = {name: text for name, text in texts.items() if text}
-    found = load(
-        ["--cluster-name=demo", *(f"--{name.lower().replace('_', '-')}={text}" for name, text in gates.items())]
-    )
-    assert gates
-    assert (found.feature_gates, found.aws_feature_gates) == (GATES, AWS_GATES)
-
-
-def test_gate_is_either_supported_or_unsupported() -> None:
-    assert {gate.name for gate in UNSUPPORTED_GATES}.isdisjoint(FeatureGate)
-
-
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
@@ -72,7 +55,6 @@ def test_gate_is_either_supported_or_unsupported() -> None:
         (["--feature-gates=NodeRepare=true"], "NodeRepare"),
         (["--feature-gates=NodeRepair"], "NodeRepair=true or NodeRepair=false"),
         (["--feature-gates=DRAEFA=false"], "gate 'DRAEFA': unknown"),
-        (["--aws-feature-gates=RebootForRepair=true"], "spec.repair.steps"),
         (["--security-group-refresh-interval=59s"], "expected 1m or more"),
         (["--batch-max-duration=10"], "BATCH_MAX_DURATION='10'"),
         (["--batch-max-duration=0s"], "must be positive"),

@@ -68,6 +68,7 @@ CONDITIONS: Final[Mapping[str, Iterable[tuple[str, str]]]] = {
         (labels.INSTANCE_TERMINATING, "termination of the instance was requested from EC2"),
         (labels.CONSISTENT_STATE_FOUND, "the Node has the resources that the NodeClaim requested"),
         (labels.DISRUPTION_REASON, "the node is being disrupted; the reason gives the cause"),
+        (labels.REBOOTING, "repair reboots its instance; False gives the outcome"),
         (labels.NEEDS_ATTENTION, "its blocker does not clear by itself; the reason is its code. The Node has it too"),
     ),
     "Node": (

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from tenure.apis.feature_gates import UNSUPPORTED_GATES, FeatureGate
+from tenure.apis.feature_gates import FeatureGate
 from tenure.cli.adopt.karpenter_settings import KARPENTER_VARIABLES, is_shared
 from tenure.settings import CLUSTER_NAME, Settings, format_default, plain_text
 from tools.docs.reference import WRITTEN, markdown_table
@@ -47,7 +47,6 @@ def text() -> str:
         (f"`{gate}`", "on" if gate.default else "off", gate.description, gate.since, f"`{gate.example}`")
         for gate in FeatureGate
     ]
-    unsupported = [(f"`{gate.name}`", f"`{gate.variable}`", gate.remedy) for gate in UNSUPPORTED_GATES]
     return f"""{WRITTEN.format(source="tenure/settings.py")}
 # Settings
 
@@ -59,11 +58,7 @@ take precedence. Durations have Go's format: `10s`, `1m30s`. K marks settings wi
 
 An unknown name is an error. The defaults are Karpenter's.
 
-{markdown_table(("Gate", "Default", "Feature", "Since", "Example"), gates)}
-
-Tenure does not have these gates of Karpenter. It accepts `false`, and `true` is an error:
-
-{markdown_table(("Gate", "Variable", "Instead"), unsupported)}"""
+{markdown_table(("Gate", "Default", "Feature", "Since", "Example"), gates)}"""
 
 
 def karpenter_page() -> str:

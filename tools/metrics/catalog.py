@@ -25,11 +25,9 @@ TEMPORALS: Final[tuple[tuple[str, str, str], ...]] = (
 """SDK metrics that the dashboard and the runbooks use."""
 
 KARPENTER_ONLY: Final = (
-    "nodeclaims_unhealthy_disrupted_total: see `NodeClaim` events `Unhealthy`",
     "nodeclaims_instance_termination_duration_seconds, nodes_lifetime_duration_seconds, "
     "nodes_current_lifetime_seconds: "
     "see `tenure why` for one node, Temporal for all",
-    "pods_disruption_initiated_total",
     "nodes_allocatable, nodes_total_pod_requests, nodes_total_pod_limits, nodes_total_daemon_requests, "
     "nodes_total_daemon_limits, nodes_system_overhead, cluster_utilization_percent, pods_state: "
     "kube-state-metrics has them",

@@ -22,6 +22,7 @@ from tenure.policy.drain.decision import DrainDecision, decide_drain, drain_stat
 from tenure.policy.hooks.decision import reset_for_next_drain
 from tenure.policy.lifecycle.ready import drain_rules
 from workflows.activity_options import DRAIN, PATCH, RARE_HEARTBEAT, drain_queue_options, poll_timeout, with_summary
+from workflows.metrics import count_pods
 from workflows.nodeclaim_context import NodeClaimContext
 from workflows.phases.blocked_drain import wait_for_drain_change
 from workflows.phases.hooks import run_hooks
@@ -52,6 +53,7 @@ async def run_drain(context: NodeClaimContext) -> Phase:
         )
         if result is not None:
             context.record_evicted_pods(result.evicted_pods)
+            _count_disrupted_pods(context, result)
         if result is not None and result.outcome != "waiting":
             context.update_state(drain=None)
             await run_hooks(context, "afterDrain")
@@ -74,6 +76,13 @@ async def run_drain(context: NodeClaimContext) -> Phase:
             return Phase.READY
         if context.is_past_deadline():
             context.mark_overdue()
+
+
+def _count_disrupted_pods(context: NodeClaimContext, result: DrainResult) -> None:
+    """Count the pods that the node had at its first drain."""
+    if not context.state.pods_counted:
+        count_pods(context.state, result.rescheduled_pods)
+        context.update_state(pods_counted=True)
 
 
 def _may_wait(context: NodeClaimContext, result: DrainResult, decision: DrainDecision, executed: DrainDecision) -> bool:

@@ -24,6 +24,7 @@ from tenure.policy.lifecycle.ready import (
     EXPIRED,
     INTERRUPTED,
     PERMIT,
+    UNHEALTHY,
     ReadyDecision,
     decide_ready,
     drain_rules,
@@ -44,7 +45,11 @@ from workflows.phases.registration import restore_registration
 from workflows.phases.repair import repair_node
 from workflows.phases.stop_start import stop_and_start
 
-_INVOLUNTARY_REASONS: Final[dict[str, DisruptionReason]] = {EXPIRED: EXPIRED, INTERRUPTED: INTERRUPTED}
+_INVOLUNTARY_REASONS: Final[dict[str, DisruptionReason]] = {
+    EXPIRED: EXPIRED,
+    INTERRUPTED: INTERRUPTED,
+    UNHEALTHY: UNHEALTHY,
+}
 """Permit reasons that do not require an empty node."""
 _NON_DISRUPTIVE_ACTIONS: Final = ("wait", "ask", "withdraw")
 RECHECK_DELAY = timedelta(seconds=10)
@@ -108,7 +113,8 @@ async def _handle_interruption(context: NodeClaimContext) -> Phase | None:
 
 async def _wait_for_change(context: NodeClaimContext, decision: ReadyDecision) -> None:
     """Wait until the decision changes. An observation that does not change it keeps the timer."""
-    is_rejected = bool(decision.blocked_by) and context.state.permit is not None
+    permit = context.state.permit
+    is_rejected = bool(decision.blocked_by) and permit is not None and not permit.granted
     if is_rejected and decision.blocked_by != context.state.blocked_by:
         _report_blocked(context, decision.blocked_by)
     context.update_state(waits_until=decide_interruption(context.state, context.now).until)

@@ -111,6 +111,9 @@ class AwsInstances:
     async def reboot(self, instance_id: str) -> bool:
         return await self._call_for_instance(self._clients.ec2.reboot_instances, instance_id)
 
+    async def is_zone_shifted(self, zone_id: str) -> bool:
+        return zone_id in await self._zones.fetch_shifted_zones()
+
     async def stop(self, instance_id: str) -> bool:
         return await self._call_for_instance(self._clients.ec2.stop_instances, instance_id)
 

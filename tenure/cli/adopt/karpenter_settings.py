@@ -3,12 +3,11 @@
 Reads the environments of both Deployments. `preview.py` prints the rows and takes default settings from here.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 from tenure.apis.durations import DurationError
-from tenure.apis.feature_gates import unsupported_gates
 from tenure.kube.adapters.workloads import DeploymentState
 from tenure.model.errors import Finding, Subject
 from tenure.settings import AWS_GATES, GATES, Settings, SettingsError, load
@@ -100,9 +99,7 @@ class SettingComparison:
 
 def compare_settings(karpenter: DeploymentState, tenure: DeploymentState | None) -> list[SettingComparison]:
     """By variable, in order."""
-    environment = sorted(karpenter.environment.items())
-    rows = [_compare_variable(name, value, tenure) for name, value in environment]
-    rows += [row for name, value in environment for row in _compare_unsupported_gates(name, value)]
+    rows = [_compare_variable(name, value, tenure) for name, value in sorted(karpenter.environment.items())]
     ignored = {one.name for one in KARPENTER_VARIABLES if one.todo.startswith("nothing")}
     todo = "look up its source and set the same value for Tenure"
     unread = (one for one in karpenter.external_variables if one not in ignored)
@@ -153,14 +150,6 @@ def _compare_variable(name: str, value: str, tenure: DeploymentState | None) -> 
     if (_read(name, has) if has is not None else _default_value(name)) == meant:
         return SettingComparison(name, value, has or expected, "same")
     return SettingComparison(name, value, has or "its default", "differs", f"set {name}={expected} for the worker")
-
-
-def _compare_unsupported_gates(name: str, value: str) -> Iterator[SettingComparison]:
-    """One row for each gate that Karpenter has on and Tenure does not have."""
-    remedies = unsupported_gates(name)
-    for gate, _, switch in (part.strip().partition("=") for part in value.split(",")):
-        if gate in remedies and switch.lower() == "true":
-            yield SettingComparison(name, f"{gate}={switch}", "", "none", remedies[gate])
 
 
 def is_shared(name: str) -> bool:

@@ -62,7 +62,7 @@ class NodePoolBudgets:
                     consuming=consuming,
                     unavailable=consuming
                     and claim.uid not in under_way
-                    and not claim.deleting
+                    and not (claim.deleting or claim.rebooting)
                     and not any(node.being_disrupted for node in nodes),
                 )
 
@@ -70,4 +70,9 @@ class NodePoolBudgets:
 def is_disrupting(claim: NodeClaimFact, nodes: Sequence[NodeFact]) -> bool:
     """Whether the node is being disrupted, terminating, NotReady or missing, as in the permits of the NodePool
     workflow."""
-    return claim.deleting or any(node.being_disrupted for node in nodes) or not any(node.ready for node in nodes)
+    return (
+        claim.deleting
+        or claim.rebooting
+        or any(node.being_disrupted for node in nodes)
+        or not any(node.ready for node in nodes)
+    )

@@ -121,6 +121,8 @@ def _starting_digest(view: NodeClaimView, joined: ObservedNodeClaim, node: NodeF
     waiting = waiting_for(view.claim, node)
     if not waiting:
         return Digest(_ready_observation(view, joined, node))
+    if view.claim.rebooting:
+        joined = joined.model_copy(update={"boot_id": node.boot_id})
     settled = (node.ready_changed or now) + SETTLE_TIME
     if not node.ready or now >= settled:
         return Digest(

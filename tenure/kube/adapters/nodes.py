@@ -37,6 +37,7 @@ log = structlog.get_logger(__name__)
 _LB: Final = labels.EXCLUDE_FROM_LOAD_BALANCERS
 _TAINTS: Final = "/spec/taints"
 _TAINT: Final = {"key": labels.DISRUPTED_TAINT_KEY, "effect": labels.NO_SCHEDULE}
+_REBOOTING_TAINT: Final = {"key": labels.REBOOTING_TAINT_KEY, "effect": labels.NO_SCHEDULE}
 
 
 class KubeNodes(AnnotationPatcher):
@@ -127,6 +128,12 @@ class KubeNodes(AnnotationPatcher):
 
     async def unmark_disrupted(self, name: str) -> bool:
         return await self._patch_taints(name, _undo_disruption_patch, "untainted node") is not None
+
+    async def mark_rebooting(self, name: str) -> bool:
+        return await self._patch_taints(name, _rebooting_patch, "tainted node to reboot it") is not None
+
+    async def unmark_rebooting(self, name: str) -> bool:
+        return await self._patch_taints(name, _undo_rebooting_patch, "untainted rebooted node") is not None
 
     async def set_conditions(self, name: str, conditions: Sequence[ConditionPatch], *, now: datetime) -> bool:
         node = await self._nodes.get(name)
@@ -287,6 +294,21 @@ def _undo_disruption_patch(node: Json) -> Json | None:
     if labels.EARLY_EVICTED_AT in (node["metadata"].get("annotations") or {}):
         patch.setdefault("metadata", {})["annotations"] = {labels.EARLY_EVICTED_AT: None}
     return patch or None
+
+
+def _rebooting_patch(node: Json) -> Json | None:
+    taints = node["spec"].get("taints") or []
+    return None if any(map(_is_rebooting, taints)) else {"spec": {"taints": [*taints, _REBOOTING_TAINT]}}
+
+
+def _undo_rebooting_patch(node: Json) -> Json | None:
+    taints = node["spec"].get("taints") or []
+    remaining = [one for one in taints if not _is_rebooting(one)]
+    return {"spec": {"taints": remaining}} if remaining != taints else None
+
+
+def _is_rebooting(taint: Json) -> bool:
+    return bool(taint["key"] == labels.REBOOTING_TAINT_KEY)
 
 
 MAX_CONCURRENT_LISTS: Final = 16

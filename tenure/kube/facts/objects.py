@@ -127,6 +127,7 @@ def nodeclaim_fact(claim: Json) -> NodeClaimFact:
             "registered_at": true_condition(status, labels.REGISTERED_CONDITION).get("lastTransitionTime"),
             "initialized": is_condition_true(status, labels.INITIALIZED_CONDITION),
             "initialized_at": true_condition(status, labels.INITIALIZED_CONDITION).get("lastTransitionTime"),
+            "rebooting": is_condition_true(status, labels.REBOOTING),
             "attention_code": true_condition(status, labels.NEEDS_ATTENTION).get("reason", ""),
             "instance_terminating": is_condition_true(status, labels.INSTANCE_TERMINATING),
             "consistent": condition_of(status, labels.CONSISTENT_STATE_FOUND).get("status", ""),

@@ -112,6 +112,8 @@ class DrainRequest(Message):
     pod_rules: tuple[PodDrainRule, ...] = ()
     """The first rule that matches a pod decides whether its eviction is blocked."""
     stay: bool = False
+    reboots: bool = False
+    """The node is drained for a reboot: it has the taint `rebooting`, and no condition of a drain is written."""
     override: bool = False
 
     @property
@@ -138,6 +140,8 @@ class DrainResult(Message):
     """When a blocker clears by itself, or a deadline passes."""
     evicted_pods: tuple[str, ...] = ()
     """Pods that the drain evicted or waited for, as `namespace/name`; at most `MAX_EVICTED_PODS`."""
+    rescheduled_pods: int = 0
+    """Number of pods that had to run on another node when the activity started."""
 
 
 class CancelDrainRequest(Message):

@@ -132,6 +132,8 @@ class NodeClaimState(Message):
     disruption: str = ""
     """The reason for its deletion: Empty, Expired, Deleted, LaunchFailed, or a deadline's name."""
     disruption_counted: bool = False
+    pods_counted: bool = False
+    """The metric of the pods of disrupted NodeClaims has its pods."""
     pause: Pause | None = None
     pause_annotation: PauseAnnotation = PauseAnnotation()
     revocation: str = ""

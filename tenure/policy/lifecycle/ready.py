@@ -70,7 +70,9 @@ MAX_NOT_READY_CHECK_INTERVAL = timedelta(minutes=10)
 EMPTY: Final = "Empty"
 EXPIRED: Final = "Expired"
 INTERRUPTED: Final = "Interrupted"
+UNHEALTHY: Final = "Unhealthy"
 PERMIT: Final = "the pool's permit"
+REBOOT: Final = "its reboot"
 REPLACED_LATER = "waits for its replacement to be planned"
 
 
@@ -105,10 +107,14 @@ def decide_ready(state: NodeClaimState, now: datetime) -> ReadyDecision:
     if not observed.node_name:
         return ReadyDecision(do="look", why="NodeNotFound")
     is_in_maintenance = maintenance_until(state) is not None
-    repair = Repair() if is_in_maintenance else decide_repair(state, now)
-    if repair.do != "wait":
+    is_left_alone = is_in_maintenance and state.health.reboot is None
+    repair = Repair() if is_left_alone else decide_repair(state, now)
+    needs_permit = repair.do == "reboot" and requires_reboot_permit(state)
+    if repair.do != "wait" and not needs_permit:
         return ReadyDecision(do="repair", why=repair.condition)
-    decision = _with_repair(repair, _decide_voluntary(state, now, event, expired=expired))
+    decision = _with_repair(
+        repair, _decide_voluntary(state, now, event, expired=expired, needs_reboot_permit=needs_permit)
+    )
     return _with_interruption(event, decision if is_in_maintenance else _with_stopped_instance(state, decision))
 
 
@@ -118,12 +124,21 @@ def lacks_registration(state: NodeClaimState) -> bool:
 
 
 def _decide_voluntary(
-    state: NodeClaimState, now: datetime, event: InterruptionDecision, *, expired: bool
+    state: NodeClaimState,
+    now: datetime,
+    event: InterruptionDecision,
+    *,
+    expired: bool,
+    needs_reboot_permit: bool = False,
 ) -> ReadyDecision:
     check_after = FIRST_NOT_READY_CHECK if state.is_newly_unready else check_interval(state.instance_checks)
     check_at = state.unready_since + check_after if state.unready_since else None
     if check_at and now >= check_at:
         return ReadyDecision(do="look", why="NodeNotReady")
+    if state.health.reboot is not None:
+        return ReadyDecision(do="wait", until=check_at, why=REBOOT)
+    if needs_reboot_permit:
+        return _wake_by(_decide_reboot_permit(state, now), check_at)
     if event.do == "ask":
         return _wake_by(
             _decide_paused(state, now) or _decide_drain_backoff(state, now) or _decide_permit(state, now, INTERRUPTED),
@@ -132,6 +147,16 @@ def _decide_voluntary(
     if expired:
         return _wake_by(_decide_expired(state, now), check_at)
     return _wake_by(_wake_by(_decide_empty(state, now), expiry_of(state)), check_at)
+
+
+def requires_reboot_permit(state: NodeClaimState) -> bool:
+    """Budgets limit reboots too, except in the legacy mode (reference 1.15, section 3.5)."""
+    return state.health.reboot is None and state.health.mode != "legacy" and bool(state.identity.pool)
+
+
+def _decide_reboot_permit(state: NodeClaimState, now: datetime) -> ReadyDecision:
+    decision = _decide_paused(state, now) or _decide_permit(state, now, UNHEALTHY)
+    return ReadyDecision(do="repair", why=UNHEALTHY) if decision.do == "disrupt" else decision
 
 
 def check_interval(checks: int) -> timedelta:

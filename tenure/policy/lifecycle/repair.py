@@ -13,9 +13,20 @@ from tenure.apis.labels import DO_NOT_REPAIR
 from tenure.apis.lifecyclepolicy import LifecycleRules, RepairRules
 from tenure.model.base import Value
 from tenure.model.facts import NodeFact
-from tenure.model.node_health import ConditionInterval, Health, RepairDue, RepairMode, RepairStep, UnhealthyCondition
-from tenure.model.nodeclaim.state import NodeClaimState
+from tenure.model.node_health import (
+    ConditionInterval,
+    Health,
+    Reboot,
+    RepairDue,
+    RepairMode,
+    RepairStep,
+    UnhealthyCondition,
+)
+from tenure.model.nodeclaim.state import NodeClaimState, Phase
 from tenure.policy.disruption.budgets import share_of
+from tenure.policy.interruption.decision import maintenance_until
+from tenure.policy.lifecycle.deadlines import deadlines_of
+from tenure.policy.lifecycle.pauses import describe_pause, is_pause_active, recheck_at
 from tenure.policy.lifecycle.repair_policies import (
     NOT_READY_PAIRS,
     PolicyMatch,
@@ -46,16 +57,19 @@ _MAX_INTERVALS: Final = 100
 
 
 class Repair(Value):
-    """`recovered`: the last step has helped. `withdraw`: the requested replacement is not due any more. `report`: the
-    Node must not be repaired."""
+    """`reboot`: begin or continue a reboot. `observe`: it has another boot ID. `fail`: it did not help in time.
+    `cancel`: it is not necessary any more. `recovered`: the last step has helped. `withdraw`: the requested
+    replacement is not due any more. `report`: the Node must not be repaired."""
 
-    do: Literal["wait", "reboot", "replace", "recovered", "withdraw", "report"] = "wait"
+    do: Literal["wait", "reboot", "observe", "fail", "cancel", "replace", "recovered", "withdraw", "report"] = "wait"
     until: datetime | None = None
     condition: str = ""
     rung: int = 0
     blocked_by: str = ""
     due: RepairDue | None = None
     """The replacement that is due, unless the mode is `legacy`. A disruption command carries it out."""
+    grace: timedelta | None = None
+    """Of a reboot that begins."""
 
 
 def repair_rules_of(rules: LifecycleRules | None) -> RepairRules:
@@ -77,16 +91,22 @@ def decide_repair(state: NodeClaimState, now: datetime) -> Repair:
 
 
 def _decide_step(state: NodeClaimState, now: datetime) -> Repair:
-    if state.observed.maintenance:
+    health, rules, reboot = state.health, repair_rules_of(state.observed.rules), state.health.reboot
+    if reboot is not None and not reboot.issued:
+        return _decide_pending_reboot(state, reboot, now)
+    if reboot is None and state.observed.maintenance:
         return Repair()
-    health, rules = state.health, repair_rules_of(state.observed.rules)
     matches = _match_intervals(state, rules)
     if health.step_at is not None:
+        if reboot is not None and not reboot.observed and _has_rebooted(state):
+            return Repair(do="observe", condition=health.condition)
         end = health.step_at + (_NONE if health.step_failed else reboot_for(state.observed.rules, health.mode))
         if _is_well(state) and (_has_rebooted(state) or now >= end):
             return Repair(do="recovered", condition=health.condition)
         if now < end:
             return Repair(until=end, condition=health.condition, blocked_by=f"rebooted for {health.condition}")
+        if reboot is not None:
+            return Repair(do="fail", condition=health.condition)
         steps = rules.steps or _default_steps(health.mode, "reboot")
         due, condition, taken = end, health.condition, health.steps_taken if rules.steps else len(steps) - 1
     else:
@@ -111,7 +131,63 @@ def _decide_step(state: NodeClaimState, now: datetime) -> Repair:
     request = _build_request(state, matches, condition, due, now) if is_requested else None
     if health.blocked_until and now < health.blocked_until:
         return Repair(until=health.blocked_until, condition=condition, blocked_by=health.blocked_by, due=request)
-    return Repair(do=steps[taken], condition=condition, rung=taken, due=request)
+    if steps[taken] == "reboot" and state.phase is not Phase.READY and state.pause and _is_paused(state, now):
+        why = f"the node {describe_pause(state.pause)}"
+        return Repair(until=recheck_at(state.pause), condition=condition, blocked_by=why)
+    grace = _reboot_grace(state, matches, now) if steps[taken] == "reboot" else None
+    return Repair(do=steps[taken], condition=condition, rung=taken, due=request, grace=grace)
+
+
+def _decide_pending_reboot(state: NodeClaimState, reboot: Reboot, now: datetime) -> Repair:
+    """Of a reboot that EC2 has not accepted. One whose first step did not succeed is undone and decided again. A drain
+    without a bound fails at the deadline of drains."""
+    if not reboot.begun or _is_well(state) or state.observed.do_not_repair or _is_prevented(state, now):
+        return Repair(do="cancel", condition=reboot.condition, rung=reboot.rung)
+    is_overdue = reboot.drain_until is None and not reboot.drained and now >= drain_ends_at(state, reboot)
+    return Repair(do="fail" if is_overdue else "reboot", condition=reboot.condition, rung=reboot.rung)
+
+
+def drain_ends_at(state: NodeClaimState, reboot: Reboot) -> datetime:
+    """The bound of the drain before a reboot; without one, the deadline of drains."""
+    return reboot.drain_until or reboot.requested_at + deadlines_of(state.observed.rules, state.deadlines).drain
+
+
+def _is_prevented(state: NodeClaimState, now: datetime) -> bool:
+    """Whether a pause, another controller or AWS prevents the reboot. As before the reboot, maintenance by AWS and a
+    revoked permit count in Ready only."""
+    is_revoked = state.health.mode != "legacy" and bool(state.revocation)
+    is_prevented_in_ready = is_revoked or maintenance_until(state) is not None
+    is_ready_phase = state.phase is Phase.READY
+    return bool(state.observed.maintenance) or _is_paused(state, now) or (is_ready_phase and is_prevented_in_ready)
+
+
+def _is_paused(state: NodeClaimState, now: datetime) -> bool:
+    """Pauses block reboots, except in the legacy mode. In Ready the permit of the next reboot waits for their end."""
+    return state.health.mode != "legacy" and is_pause_active(state.pause, now)
+
+
+def _reboot_grace(state: NodeClaimState, matches: Sequence[PolicyMatch], now: datetime) -> timedelta | None:
+    """How long pods are evicted before a reboot: the shortest bound that is set (reference 1.15, section 3.7)."""
+    return _legacy_bound(state) if state.health.mode == "legacy" else _shorter(shortest_grace(matches, now), state)
+
+
+def repair_bound(state: NodeClaimState) -> timedelta | None:
+    """How long pods are evicted before the node is replaced; None without a bound."""
+    if state.health.mode == "legacy":
+        return _legacy_bound(state)
+    return _shorter(state.health.requested.grace if state.health.requested else None, state)
+
+
+def _legacy_bound(state: NodeClaimState) -> timedelta | None:
+    """`drain: graceful` evicts pods while the kubelet responds."""
+    written = drain_grace(state.observed.rules) if state.observed.node_ready else None
+    return _shorter(written or _NONE, state)
+
+
+def _shorter(grace: timedelta | None, state: NodeClaimState) -> timedelta | None:
+    """The shorter of `grace` and the termination grace period of the NodeClaim."""
+    own = parse_duration_or_none(state.identity.termination_grace_period)
+    return min((one for one in (grace, own) if one is not None), default=None)
 
 
 def _build_request(
@@ -166,6 +242,7 @@ def after_step(health: Health, repair: Repair, *, boot_id: str, now: datetime) -
         condition=repair.condition,
         step_at=now,
         boot_id=boot_id,
+        reboot=health.reboot.model_copy(update={"issued": True}) if health.reboot else None,
     )
 
 
@@ -173,9 +250,30 @@ def after_failure(health: Health, repair: Repair, *, boot_id: str, now: datetime
     return after_step(health, repair, boot_id=boot_id, now=now).model_copy(update={"step_failed": True})
 
 
+def begin_reboot(repair: Repair, *, boot_id: str, now: datetime) -> Reboot:
+    return Reboot(
+        requested_at=now,
+        condition=repair.condition,
+        rung=repair.rung,
+        boot_id=boot_id,
+        grace=repair.grace,
+        drained=repair.grace == _NONE,
+    )
+
+
+def with_reboot(health: Health, reboot: Reboot | None, **fields: object) -> Health:
+    """The health with this reboot, changed in `fields`; None: it has ended."""
+    return health.model_copy(update={"reboot": reboot.model_copy(update=fields) if reboot else None})
+
+
 def with_request(health: Health, due: RepairDue | None) -> Health:
     """None: it is withdrawn."""
     return health.model_copy(update={"requested": due})
+
+
+def with_condition(health: Health, repair: Repair) -> Health:
+    """The condition for which the node is replaced."""
+    return health.model_copy(update={"condition": repair.condition})
 
 
 def block_repair(health: Health, why: str, until: datetime | None = None) -> Health:
@@ -184,7 +282,8 @@ def block_repair(health: Health, why: str, until: datetime | None = None) -> Hea
 
 
 def after_recovery(health: Health, now: datetime) -> Health:
-    return health.model_copy(update={"intervals": (), "step_at": None, "recovered_at": now, "boot_id": ""})
+    ended = {"intervals": (), "step_at": None, "boot_id": "", "reboot": None}
+    return health.model_copy(update={**ended, "recovered_at": now})
 
 
 def drain_grace(rules: LifecycleRules | None) -> timedelta | None:

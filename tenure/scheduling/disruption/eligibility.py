@@ -34,6 +34,8 @@ def lifecycle_exclusions(nodeclaim: NodeClaimFact, node: NodeFact | None, *, bus
         yield _build_exclusion("Deleting", "it is being deleted", METHODS)
     if busy:
         yield _build_exclusion("InProgress", "it is part of a disruption in progress", METHODS)
+    if nodeclaim.rebooting:
+        yield _build_exclusion("InProgress", "its instance is being rebooted", METHODS)
     if node is None:
         missing = "its Node is missing" if nodeclaim.registered else "it has no Node yet"
         yield _build_exclusion("NoNode", missing, METHODS)

@@ -18,8 +18,8 @@ ANY_NUMBER = "100%"
 """Each NodePool of these scenarios has one node, which is unhealthy."""
 
 
-async def _apply_repair_rules(scope: ClusterScope) -> None:
-    repair = {"conditions": [KERNEL], "maxUnhealthy": ANY_NUMBER}
+async def _apply_repair_rules(scope: ClusterScope, **rules: Any) -> None:
+    repair = {"conditions": [KERNEL], "maxUnhealthy": ANY_NUMBER, **rules}
     await scope.apply_manifest(lifecycle_policy(f"repair-{scope.name}", scope.name, repair=repair))
     await wait_until(partial(_assert_rules_active, scope))
 
@@ -49,8 +49,15 @@ class Replaced:
         assert not old, f"{self._name}: {[one['metadata'] for one in old]}"
 
 
-async def _break_node(scope: ClusterScope, claim: dict[str, Any]) -> None:
-    await scope.inject_node_fault(SetCondition(type="KernelReady", status="False"), node=claim["status"]["nodeName"])
+async def _break_node(scope: ClusterScope, claim: dict[str, Any], *, survives_reboot: bool = False) -> None:
+    fault = SetCondition(type="KernelReady", status="False", survives_reboot=survives_reboot)
+    await scope.inject_node_fault(fault, node=claim["status"]["nodeName"])
+
+
+async def _assert_reboot_ended(scope: ClusterScope, name: str, reason: str) -> None:
+    (claim,) = [one for one in await scope.nodeclaims() if one["metadata"]["name"] == name]
+    found = [one for one in claim["status"]["conditions"] if one["type"] == labels.REBOOTING]
+    assert [(one["status"], one["reason"]) for one in found] == [("False", reason)], found
 
 
 @pytest.mark.row("007-a")
@@ -94,3 +101,35 @@ async def test_do_not_repair_keeps_the_node_until_it_is_removed(product: Install
         await wait_until(partial(scope.assert_nodeclaims_deleted, [name]))
         assert name not in object_names(await scope.nodeclaims())
         await wait_until(lambda: scope.assert_pods_running(1))
+
+
+@pytest.mark.row("007-d")
+async def test_reboot_that_helps_keeps_the_node(product: InstalledProduct) -> None:
+    async with product.scope("007-d") as scope:
+        await _apply_repair_rules(scope, steps=["reboot", "replace"], rebootFor="2m")
+        (claim,) = await scope.run_pods(1)
+        name = claim["metadata"]["name"]
+        evicted = {one["metadata"]["uid"] for one in await scope.pods()}
+        await _break_node(scope, claim)
+        await wait_until(partial(scope.assert_event, name, "RebootObserved", "KernelReady=False"))
+        await wait_until(partial(_assert_reboot_ended, scope, name, labels.REBOOT_SUCCEEDED))
+        await wait_until(lambda: scope.assert_nodes_initialized(1))
+        await wait_until(lambda: scope.assert_pods_running(1))
+        assert not evicted & {one["metadata"]["uid"] for one in await scope.pods()}
+        await scope.assert_nodeclaims_exist([name])
+        await scope.assert_one_node_launched()
+
+
+@pytest.mark.row("007-e")
+async def test_node_that_stays_unhealthy_after_a_reboot_is_replaced(product: InstalledProduct) -> None:
+    async with product.scope("007-e") as scope:
+        await _apply_repair_rules(scope, steps=["reboot", "replace"], rebootFor="30s")
+        (claim,) = await scope.run_pods(1)
+        name = claim["metadata"]["name"]
+        replaced = Replaced(name)
+        await _break_node(scope, claim, survives_reboot=True)
+        await wait_until(partial(scope.assert_event, name, "RebootFailed", "KernelReady=False"))
+        await wait_until(partial(replaced.assert_gone, scope))
+        assert replaced.initialized_others == 1
+        await wait_until(lambda: scope.assert_pods_running(1))
+        await scope.wait_until_nodes_launched(2)

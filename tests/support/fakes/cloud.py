@@ -48,6 +48,7 @@ class FakeInstances(FaultInjectable):
     running: dict[str, InstanceFacts] = field(default_factory=dict)
     terminated: list[str] = field(default_factory=list)
     rebooted: list[str] = field(default_factory=list)
+    shifted_zones: set[str] = field(default_factory=set)
     entered_states: list[str] = field(default_factory=list)
     """States that instances were stopped or started into, in order."""
     shutting_down_polls: int = 0
@@ -91,6 +92,9 @@ class FakeInstances(FaultInjectable):
             return False
         self.rebooted.append(instance_id)
         return True
+
+    async def is_zone_shifted(self, zone_id: str) -> bool:
+        return zone_id in self.shifted_zones
 
 
 @dataclass

@@ -20,6 +20,7 @@ NODE_CLASS = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "def
 TEMPLATE = {"spec": {"nodeClassRef": NODE_CLASS}}
 
 
+REBOOTING_TAINT = Taint(key=labels.REBOOTING_TAINT_KEY, effect=labels.NO_SCHEDULE)
 DISRUPTED = Taint(key=labels.DISRUPTED_TAINT_KEY, effect=labels.NO_SCHEDULE)
 
 
@@ -265,6 +266,19 @@ class FakeNodes(FakeAnnotated):
             return False
         self.update_node(name, taints=tuple(one for one in node.taints if one.key != labels.DISRUPTED_TAINT_KEY))
         return True
+
+    async def mark_rebooting(self, name: str) -> bool:
+        return await self._set_rebooting(name, REBOOTING_TAINT)
+
+    async def unmark_rebooting(self, name: str) -> bool:
+        return await self._set_rebooting(name)
+
+    async def _set_rebooting(self, name: str, *taints: Taint) -> bool:
+        node = self.found.get(name)
+        if node is None:
+            return False
+        others = tuple(one for one in node.taints if one.key != labels.REBOOTING_TAINT_KEY)
+        return self.update_node(name, taints=(*others, *taints)) is not None
 
     async def set_conditions(self, name: str, conditions: Sequence[ConditionPatch], *, now: datetime) -> bool:
         node = self.found.get(name)

@@ -265,7 +265,7 @@ class ClusterScope:
             for one in await self.pods()
         ]
         events = [
-            f"{one.name}: {event['reason']}: {event['message'][:160]}"
+            f"{one.name}: {event['reason']}: {event.get('message', '')[:160]}"
             for one in found
             for event in await self.events_of(one.name)
         ]
@@ -378,9 +378,9 @@ class ClusterScope:
         """An event has this reason, and these texts in its message."""
         found = await self.events_of(about)
         for one in found:
-            if one["reason"] == reason and all(text in one["message"] for text in texts):
+            if one["reason"] == reason and all(text in one.get("message", "") for text in texts):
                 return one
-        raise AssertionError(f"{about}: no {reason} {texts} among {[(e['reason'], e['message']) for e in found]}")
+        raise AssertionError(f"{about}: no {reason} {texts} among {[(e['reason'], e.get('message')) for e in found]}")
 
     async def assert_all_removed(self) -> None:
         await self.assert_no_nodes()

@@ -14,6 +14,7 @@ from activities.garbage_collection.kubernetes import KubernetesCollector
 from activities.nodeclaim.drain import DrainActivities
 from activities.nodeclaim.instance import InstanceActivities
 from activities.nodeclaim.launch import LaunchActivities
+from activities.nodeclaim.reboot import RebootActivities
 from activities.nodeclaim.registration import RegistrationActivities
 from activities.nodeclaim.repair import RepairActivities
 from activities.nodeclass import NodeClassActivities
@@ -47,6 +48,7 @@ class FakeCluster(FakePorts):
         self.disruption = DisruptionActivities(self.made)
         self.draining = DrainActivities(self.made)
         self.repairing = RepairActivities(self.made)
+        self.rebooting = RebootActivities(self.made)
         self.ending = InstanceActivities(self.made)
         self.pool_status = NodePoolActivities(self.made)
         self.allowed_disruptions = AllowedDisruptionsActivities(self.made)

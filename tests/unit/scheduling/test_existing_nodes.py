@@ -107,6 +107,16 @@ def test_notready_node_is_not_used_after_the_grace_period() -> None:
     assert [one.pods for one in plan.claims] == [("p",)]
 
 
+def test_pods_wait_for_a_rebooting_node_without_a_time_limit() -> None:
+    """Before and after the request to EC2, when the node is not initialized any more."""
+    taints = (NOT_READY, taint("karpenter.sh/rebooting"))
+    rebooting = node("n", ready=False, ready_changed=NOW - timedelta(minutes=19), taints=taints)
+    for initialized in (True, False):
+        claim = nodeclaim("c", on=rebooting, initialized=initialized, rebooting=True)
+        assert Cluster(pool(), rebooting, claim, pod("p")).plan().nominations == {"p": "n"}
+    assert Cluster(pool(), rebooting, nodeclaim("c", on=rebooting), pod("p")).plan().claims
+
+
 def test_grace_period_ignores_no_other_taint() -> None:
     flapping = not_ready_for(10).model_copy(update={"taints": (NOT_READY, taint("team"))})
     assert Cluster(pool(), flapping, pod("p")).plan().claims

@@ -59,6 +59,16 @@ async def test_status_names_pod_owner_budget_counts_and_remedy(cluster: FakeClus
     assert result.blockers == blocker.summary and cluster.events.reasons_for("a") == ["FailedDraining"]
 
 
+async def test_drain_that_waits_for_nothing_publishes_no_event(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last pod left soon after the taint. It waits for no volume."""
+    monkeypatch.setattr("activities.nodeclaim.drain_pass.MIN_DRAIN", 60.0)
+    cluster.add_running_node()
+    _, found = await drain_status(cluster, known=status_with("a budget"), poll_timeout=0)
+    assert found.pods == 0 and found.eviction_blockers == () and cluster.events.reasons_for("a") == []
+
+
 def status_with(what: str, passes: Prospect = "can") -> DrainStatus:
     return DrainStatus(
         eviction_blockers=(EvictionBlocker(subject="default/web", cause="budget", what=what, passes=passes),)
@@ -290,7 +300,10 @@ async def test_missing_node_or_instance_ends_drain_at_once(cluster: FakeCluster,
 
     cluster.pods.after_listing = vanish
     result = await drain(cluster, known=known, poll_timeout=60)
-    assert result == DrainResult(outcome="drained", evicted_pods=("default/web",)) and cluster.pods.evicted == []
+    assert (
+        result == DrainResult(outcome="drained", evicted_pods=("default/web",), rescheduled_pods=1)
+        and cluster.pods.evicted == []
+    )
 
 
 async def test_missing_nodeclaim_does_not_stop_drain(cluster: FakeCluster) -> None:

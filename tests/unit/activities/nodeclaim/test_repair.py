@@ -7,8 +7,9 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from tenure.apis import labels
+from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.errors import Fault, Forbidden, Throttled, TryLater
-from tenure.model.node_health import RepairRequest, RepairResult
+from tenure.model.node_health import RebootEnd, RepairRequest, RepairResult
 from tests.support.fakes.kubernetes import node_conditions
 from tests.unit.activities.builders import PROVIDER, FakeCluster, run_activity
 
@@ -17,7 +18,7 @@ UNHEALTHY = node_conditions(Ready="True", KernelReady="False")
 HEALTHY = node_conditions(Ready="True", KernelReady="True")
 
 
-async def repair(cluster: FakeCluster, step: str = "replace", **fields: Any) -> RepairResult:
+def repair_request(step: str = "replace", **fields: Any) -> RepairRequest:
     defaults: dict[str, Any] = {
         "name": "a",
         "uid": "uid-a",
@@ -29,8 +30,11 @@ async def repair(cluster: FakeCluster, step: str = "replace", **fields: Any) -> 
         "conditions": REPAIR_CONDITIONS,
         "max_unhealthy": "20%",
     }
-    request = RepairRequest.model_validate({**defaults, **fields})
-    return await run_activity(cluster.repairing.repair_node, request)
+    return RepairRequest.model_validate({**defaults, **fields})
+
+
+async def repair(cluster: FakeCluster, step: str = "replace", **fields: Any) -> RepairResult:
+    return await run_activity(cluster.repairing.repair_node, repair_request(step, **fields))
 
 
 def make_unhealthy(cluster: FakeCluster, *, others: int = 4, unhealthy_others: int = 0, **node: Any) -> None:
@@ -157,16 +161,29 @@ async def test_recreated_nodeclaim_and_replaced_node_are_kept(cluster: FakeClust
     assert not is_deleting(cluster)
 
 
-async def test_reboot_is_recorded_before_request_and_requested_once(cluster: FakeCluster) -> None:
+async def test_reboot_is_requested_again_until_ec2_has_accepted_it(cluster: FakeCluster) -> None:
     make_unhealthy(cluster)
     cluster.instances.faults["reboot"] = [TryLater("the answer was lost")]
     with pytest.raises(ApplicationError):
         await repair(cluster, "reboot")
-    assert annotations(cluster)[labels.REBOOTED].startswith("0@")
-    assert (await repair(cluster, "reboot")).outcome == "done"
-    assert cluster.instances.rebooted == []
+    assert annotations(cluster)[labels.REBOOT_PRE_BOOT_ID] == "boot-1"
+    assert labels.REBOOTED not in annotations(cluster)
+    for _ in range(2):
+        assert (await repair(cluster, "reboot")).outcome == "done"
+        assert cluster.instances.rebooted == ["i-0000"] and annotations(cluster)[labels.REBOOTED].startswith("0@")
     assert (await repair(cluster, "reboot", step_index=1)).outcome == "done"
-    assert cluster.instances.rebooted == ["i-0000"]
+    assert cluster.instances.rebooted == ["i-0000", "i-0000"]
+
+
+async def test_reboot_is_not_requested_again_after_the_boot_id_has_changed(cluster: FakeCluster) -> None:
+    make_unhealthy(cluster)
+    cluster.instances.faults["reboot"] = [TryLater("the answer was lost")]
+    begun = {"requested_at": datetime.now(UTC), "condition": "KernelReady=False", "boot_id": "boot-1"}
+    with pytest.raises(ApplicationError):
+        await repair(cluster, "reboot", reboot=begun)
+    cluster.nodes.update_node("node-a", boot_id="boot-2")
+    assert (await repair(cluster, "reboot", reboot=begun)).outcome == "done"
+    assert cluster.instances.rebooted == [] and annotations(cluster)[labels.REBOOTED].startswith("0@")
 
 
 @pytest.mark.parametrize("fault", [Throttled("slow down"), Forbidden("no")])
@@ -185,6 +202,64 @@ async def test_old_or_invalid_reboot_record_is_ignored(cluster: FakeCluster, mar
     annotations(cluster)[labels.REBOOTED] = mark
     await repair(cluster, "reboot")
     assert cluster.instances.rebooted == ["i-0000"] and cluster.events.reasons_for("a") == ["Rebooting"]
+
+
+def rebooting_condition(cluster: FakeCluster) -> dict[str, Any]:
+    found = [one for one in cluster.claims.found["a"]["status"]["conditions"] if one["type"] == labels.REBOOTING]
+    return found[0] if found else {}
+
+
+def has_rebooting_taint(cluster: FakeCluster) -> bool:
+    return any(one.key == labels.REBOOTING_TAINT_KEY for one in cluster.nodes.found["node-a"].taints)
+
+
+def reboot_of(boot_id: str = "boot-1") -> dict[str, Any]:
+    return {"requested_at": datetime.now(UTC), "condition": "KernelReady=False", "boot_id": boot_id}
+
+
+async def test_reboot_begins_with_the_boot_id_of_the_live_node(cluster: FakeCluster) -> None:
+    make_unhealthy(cluster)
+    result = await repair(cluster, "begin", reboot=reboot_of(boot_id=""))
+    assert (result.outcome, result.boot_id) == ("done", "boot-1") and cluster.instances.rebooted == []
+    assert rebooting_condition(cluster)["reason"] == labels.REBOOT_REQUESTED and has_rebooting_taint(cluster)
+
+
+async def test_attempt_to_begin_a_reboot_is_undone_if_the_node_recovers_before_the_next_one(
+    cluster: FakeCluster,
+) -> None:
+    make_unhealthy(cluster)
+    await repair(cluster, "begin", reboot=reboot_of())
+    cluster.nodes.update_node("node-a", conditions=HEALTHY)
+    assert (await repair(cluster, "begin", reboot=reboot_of())).outcome == "not now"
+    assert rebooting_condition(cluster) == {} and not has_rebooting_taint(cluster)
+
+
+@pytest.mark.parametrize("step", ["begin", "reboot"])
+async def test_node_of_a_deleting_nodeclaim_is_not_rebooted(cluster: FakeCluster, step: str) -> None:
+    make_unhealthy(cluster)
+    await cluster.claims.delete("a", "uid-a")
+    assert (await repair(cluster, step, reboot=reboot_of())).why == "NodeClaim a is being deleted"
+    assert rebooting_condition(cluster) == {} and cluster.instances.rebooted == []
+
+
+@pytest.mark.parametrize(("boot_id", "status"), [("boot-1", "True"), ("boot-2", "Unknown")])
+async def test_failed_reboot_restores_initialized_only_without_a_new_boot_id(
+    cluster: FakeCluster, boot_id: str, status: str
+) -> None:
+    """A rebooted node is initialized again by its phase. The activity runs twice, as after a lost result."""
+    make_unhealthy(cluster)
+    await repair(cluster, "begin", reboot=reboot_of())
+    await repair(cluster, "reboot", reboot=reboot_of())
+    annotations(cluster).pop(labels.REBOOT_PRE_BOOT_ID)
+    cluster.nodes.update_node("node-a", boot_id=boot_id)
+    end = RebootEnd(repair=repair_request(reboot=reboot_of()), outcome="failed", why="why")
+    for _ in range(2):
+        await run_activity(cluster.rebooting.end_reboot, end)
+    initialized = NodeClaim.model_validate(cluster.claims.found["a"]).condition(labels.INITIALIZED_CONDITION)
+    assert initialized is not None and initialized.status == status
+    ended = rebooting_condition(cluster)
+    assert (ended["status"], ended["reason"], ended["message"]) == ("False", labels.REBOOT_FAILED, "why")
+    assert not has_rebooting_taint(cluster)
 
 
 async def test_missing_instance_is_not_rebooted(cluster: FakeCluster) -> None:

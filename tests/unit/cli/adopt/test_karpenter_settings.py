@@ -39,20 +39,18 @@ def test_settings_for_new_installation_are_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "advice"),
+    ("variable", "value"),
     [
-        ("FEATURE_GATES", "NodeRepair=true,TerminateFirstRepair=true", []),
-        ("FEATURE_GATES", "PodDeletionCostManagement=true", []),
-        ("AWS_FEATURE_GATES", "DRANVIDIAGPU=true,RebootForRepair=True", ["RebootForRepair=True"]),
-        ("LEGACY_NODE_REPAIR", "false", []),
-        ("SECURITY_GROUP_REFRESH_INTERVAL", "1m", []),
+        ("FEATURE_GATES", "NodeRepair=true,TerminateFirstRepair=true"),
+        ("FEATURE_GATES", "PodDeletionCostManagement=true"),
+        ("AWS_FEATURE_GATES", "DRANVIDIAGPU=true,RebootForRepair=True"),
+        ("LEGACY_NODE_REPAIR", "false"),
+        ("SECURITY_GROUP_REFRESH_INTERVAL", "1m"),
     ],
 )
-def test_gates_without_equivalent_are_reported_one_by_one(variable: str, value: str, advice: list[str]) -> None:
-    rows = compare_settings(make_deployment_state({variable: value}), None)
-    found = [finding for one in rows if (finding := one.to_finding()) is not None]
-    assert [one.subject for one in found] == [f"{variable}={gate!r}" for gate in advice]
-    assert {one.level for one in found} <= {"advice"}
+def test_gates_and_settings_of_karpenter_1_15_are_copied(variable: str, value: str) -> None:
+    [row] = compare_settings(make_deployment_state({variable: value}), None)
+    assert (row.tenure, row.outcome, row.to_finding()) == (value, "set", None)
 
 
 @pytest.mark.parametrize(("ours", "outcome"), [("60m", "same"), ("1h", "same"), ("2h", "differs"), (None, "differs")])

@@ -8,7 +8,7 @@ import pytest
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.disruption.drain import CancelledDrain
 from tenure.model.interruption.messages import EventKind
-from tenure.model.node_health import ConditionInterval, Health
+from tenure.model.node_health import ConditionInterval, Health, Reboot
 from tenure.model.nodeclaim.requests import InstanceStatus
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.model.signals import Pause, PermitResult
@@ -62,6 +62,34 @@ REQUESTED: dict[str, Any] = {"permit_requested_at": before(seconds=1)}
 GRANTED: dict[str, Any] = {**REQUESTED, "permit": permit(seconds=60)}
 DENIED: dict[str, Any] = {"permit_requested_at": before(minutes=1), "permit": REJECTED}
 REBALANCE: EventKind = "rebalanceRecommendation"
+REBOOTS = LifecycleRules.model_validate({"repair": {"steps": ["reboot", "replace"]}})
+MAINTENANCE = REBOOTS.model_copy(
+    update={"interruption": rules(instanceStopping={"action": "ignore", "away": "30m"}).interruption}
+)
+REBOOT = Reboot(requested_at=NOW, condition="Ready=False", boot_id="boot-1", begun=True)
+ISSUED = REBOOT.model_copy(update={"issued": True})
+GRANTED_REBOOT: dict[str, Any] = {
+    **REQUESTED,
+    "permit_for": "Unhealthy",
+    "permit": permit(seconds=60).model_copy(update={"reason": "Unhealthy"}),
+}
+
+
+def rebootable(
+    *,
+    rules: LifecycleRules = REBOOTS,
+    mode: str = "reboot",
+    reboot: Reboot | None = None,
+    step_at: datetime | None = None,
+    boot_id: str = "",
+    **state: Any,
+) -> NodeClaimState:
+    """A node that a LifecyclePolicy reboots."""
+    observed = {"rules": rules}
+    fields = {"mode": mode, "reboot": reboot, "step_at": step_at, "boot_id": boot_id}
+    return node(observed, health=unhealthy(minutes=30).model_copy(update=fields), **state)
+
+
 CASES: dict[str, tuple[NodeClaimState, ReadyDecision]] = {
     "occupied": (node(), decision_of("wait")),
     "interrupted": (
@@ -198,6 +226,27 @@ CASES: dict[str, tuple[NodeClaimState, ReadyDecision]] = {
         wait_decision(
             "Unhealthy", "unhealthy, Ready=False: replace at 2026-06-01T12:10:00+00:00", until=after(minutes=10)
         ),
+    ),
+    "reboot due": (rebootable(), decision_of("ask", "Unhealthy")),
+    "reboot due, in the legacy mode": (rebootable(mode="legacy"), decision_of("repair", "Ready=False")),
+    "reboot due, paused": (
+        rebootable(pause=PAUSE),
+        wait_decision("Paused", f"the node {describe_pause(PAUSE)}", until=recheck_at(PAUSE), why="Paused"),
+    ),
+    "reboot due, permit of another reason": (rebootable(**GRANTED), decision_of("ask", "Unhealthy")),
+    "reboot due, permit granted": (rebootable(**GRANTED_REBOOT), decision_of("repair", "Unhealthy")),
+    "reboot due, permit granted, paused": (
+        rebootable(**GRANTED_REBOOT, pause=PAUSE),
+        decision_of("withdraw", "Paused"),
+    ),
+    "reboot in progress": (rebootable(reboot=REBOOT), decision_of("repair", "Ready=False")),
+    "reboot in progress, in maintenance by AWS": (
+        rebootable(rules=MAINTENANCE, reboot=REBOOT, interruptions=heard(interruption_message("instanceStopping"))),
+        decision_of("repair", "Ready=False"),
+    ),
+    "rebooted": (
+        rebootable(reboot=ISSUED, step_at=NOW, boot_id="boot-1"),
+        wait_decision("Unhealthy", "rebooted for ", until=after(minutes=20), why="its reboot"),
     ),
     "expiration precedes repair": (node(health=unhealthy(minutes=30), expires=NOW), decision_of("expire", "Expired")),
     "Node missing": (node({"node_name": ""}), decision_of("look", "NodeNotFound")),

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from tenure.apis.durations import parse_duration
-from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.apis.lifecyclepolicy import LifecycleRules, RepairRules
 from tenure.model.facts import NodeFact
-from tenure.model.node_health import Health, UnhealthyCondition
-from tenure.model.nodeclaim.state import NodeClaimState
+from tenure.model.node_health import ConditionInterval, Health, Reboot, RepairMode, UnhealthyCondition
+from tenure.model.nodeclaim.state import NodeClaimState, Phase
+from tenure.model.signals import Pause
 from tenure.policy.lifecycle.repair import (
     Repair,
     after_failure,
@@ -22,10 +23,13 @@ from tenure.policy.lifecycle.repair import (
     drain_grace,
     is_unhealthy,
     record_conditions,
+    with_reboot,
 )
 from tenure.policy.lifecycle.repair_policies import LEGACY_CONDITIONS, repair_conditions
 from tests.support.fakes.kubernetes import node_conditions
 from tests.unit.policy.builders import NOW, after, node
+from tests.unit.policy.interruption_builders import interruption_message, tracked_interruptions
+from tests.unit.policy.interruption_builders import rules as interruption_rules
 
 READY, KERNEL = ("Ready", "False"), ("KernelReady", "False")
 
@@ -315,3 +319,77 @@ def test_node_that_another_controller_maintains_is_not_repaired() -> None:
     observed = found.state.observed.model_copy(update={"maintenance": "another controller has set the condition X"})
     found.state = found.state.model_copy(update={"observed": observed})
     assert found.wait() == Repair()
+
+
+def rebooting(
+    reboot: Reboot | None,
+    *,
+    now: datetime = NOW,
+    observed: dict[str, Any] | None = None,
+    mode: RepairMode = "reboot",
+    step_at: datetime | None = None,
+    boot_id: str = "",
+    **state: Any,
+) -> tuple[NodeClaimState, datetime]:
+    """An unhealthy node that a LifecyclePolicy reboots, and the time of the decision."""
+    health = Health(
+        mode=mode,
+        intervals=(ConditionInterval(type="Ready", status="False", since=NOW - timedelta(hours=1)),),
+        condition="Ready=False",
+        reboot=reboot,
+        step_at=step_at,
+        boot_id=boot_id,
+    )
+    unhealthy = (UnhealthyCondition(type="Ready", status="False", since=NOW - timedelta(hours=1)),)
+    rules = interruption_rules(instanceStopping={"action": "ignore", "away": "30m"})
+    rules = rules.model_copy(update={"repair": RepairRules.model_validate(LADDER)})
+    fields = {"rules": rules, "node_ready": False, "unhealthy": unhealthy, **(observed or {})}
+    return node(fields, health=health, **state), now
+
+
+PENDING = Reboot(requested_at=NOW, condition="Ready=False", boot_id="boot-1", begun=True, grace=timedelta(minutes=10))
+UNBOUNDED = PENDING.model_copy(update={"grace": None})
+PAUSE = Pause(by="ops", reason="upgrade", until=after(hours=9))
+STOPPING = tracked_interruptions(interruption_message("instanceStopping"))
+REBOOTS: dict[str, tuple[tuple[NodeClaimState, datetime], str]] = {
+    "in progress": (rebooting(PENDING), "reboot"),
+    "first step failed": (rebooting(PENDING.model_copy(update={"begun": False})), "cancel"),
+    "recovered": (rebooting(PENDING, observed={"unhealthy": (), "node_ready": True}), "cancel"),
+    "must not be repaired": (rebooting(PENDING, observed={"do_not_repair": True}), "cancel"),
+    "maintained by another controller": (rebooting(PENDING, observed={"maintenance": "it drains"}), "cancel"),
+    "maintained by AWS": (rebooting(PENDING, interruptions=STOPPING), "cancel"),
+    "maintained by AWS, starting": (
+        rebooting(PENDING, phase=Phase.INITIALIZATION, interruptions=STOPPING),
+        "reboot",
+    ),
+    "paused": (rebooting(PENDING, pause=PAUSE), "cancel"),
+    "paused, in the legacy mode": (rebooting(PENDING, mode="legacy", pause=PAUSE), "reboot"),
+    "permit revoked": (rebooting(PENDING, revocation="NodePool web is paused"), "cancel"),
+    "permit revoked before the node starts again": (
+        rebooting(PENDING, phase=Phase.INITIALIZATION, revocation="NodePool web is paused"),
+        "reboot",
+    ),
+    "past the bound of the drain": (rebooting(PENDING, now=after(hours=2)), "reboot"),
+    "without a bound": (rebooting(UNBOUNDED, now=after(minutes=59)), "reboot"),
+    "without a bound, past the deadline of drains": (rebooting(UNBOUNDED, now=after(hours=1)), "fail"),
+    "drained without a bound, past the deadline of drains": (
+        rebooting(UNBOUNDED.model_copy(update={"drained": True}), now=after(hours=1)),
+        "reboot",
+    ),
+    "due in a phase that needs no permit, paused": (rebooting(None, phase=Phase.INITIALIZATION, pause=PAUSE), "wait"),
+}
+
+
+@pytest.mark.parametrize("case", REBOOTS)
+def test_reboot_that_ec2_has_not_accepted(case: str) -> None:
+    (state, now), action = REBOOTS[case]
+    assert decide_repair(state, now).do == action
+
+
+def test_accepted_reboot_ends_in_time_during_maintenance() -> None:
+    reboot = PENDING.model_copy(update={"issued": True})
+    state, _ = rebooting(reboot, observed={"maintenance": "it drains"}, step_at=NOW, boot_id="boot-1")
+    assert decide_repair(state, after(minutes=19)).until == after(minutes=20)
+    assert decide_repair(state, after(minutes=20)).do == "fail"
+    ended = state.model_copy(update={"health": with_reboot(state.health, None)})
+    assert decide_repair(ended, after(minutes=20)) == Repair()

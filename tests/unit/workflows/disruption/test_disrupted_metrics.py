@@ -6,12 +6,16 @@ from typing import Any
 import pytest
 
 from tenure.apis import labels
-from tenure.metrics import NODECLAIMS_DISRUPTED
+from tenure.apis.durations import parse_duration_or_none
+from tenure.apis.lifecyclepolicy import LifecycleRules, RepairRules
+from tenure.metrics import NODECLAIMS_DISRUPTED, NODECLAIMS_UNHEALTHY_DISRUPTED, PODS_DISRUPTION_INITIATED
 from tenure.model.disruption.drain import DrainState
 from tenure.model.launch import LaunchedInstance
+from tenure.model.node_health import Health, RepairDue, RepairMode
 from tenure.model.nodeclaim.state import NodeClaimState, Phase
 from tenure.model.observations import ObservedNodeClaim
 from tests.unit.workflows.meters import BORN, WHO, FakeMeter
+from workflows.metrics import count_pods
 from workflows.nodeclaim_context import NodeClaimContext
 
 
@@ -103,6 +107,41 @@ def test_termination_grace_period_determines_mode(meter: FakeMeter, grace_period
     identity = WHO.model_copy(update={"termination_grace_period": grace_period})
     pass_phases(disrupted_state("Drifted").model_copy(update={"identity": identity}), Phase.DRAIN)
     assert label_values(meter, "termination_mode") == [mode]
+
+
+@pytest.mark.parametrize(("disruption", "pods"), [("Drifted", 3), ("Deleted", 0)])
+def test_pods_of_a_disrupted_node_are_counted(meter: FakeMeter, disruption: str, pods: int) -> None:
+    count_pods(disrupted_state(disruption), 3)
+    assert sum(number for (name, *_), number in meter.counted.items() if name == PODS_DISRUPTION_INITIATED.name) == pods
+
+
+@pytest.mark.parametrize(
+    ("mode", "rules", "requested_grace", "expected_mode"),
+    [
+        ("legacy", {}, None, "forceful"),
+        ("legacy", {"drain": "graceful"}, None, "eventual"),
+        ("replace", {}, "10m", "eventual"),
+        ("replace", {}, "0s", "forceful"),
+        ("replace", {}, "", "graceful"),
+    ],
+)
+def test_unhealthy_node_is_counted_by_condition_and_bound(
+    meter: FakeMeter, mode: RepairMode, rules: dict[str, Any], requested_grace: str | None, expected_mode: str
+) -> None:
+    grace = parse_duration_or_none(requested_grace or "")
+    due = RepairDue(condition="KernelReady=False", order_at=BORN, grace=grace, conditions=(), max_unhealthy="20%")
+    health = Health(mode=mode, condition="KernelReady=False", requested=None if requested_grace is None else due)
+    observed = ObservedNodeClaim(node_ready=True, rules=LifecycleRules(repair=RepairRules.model_validate(rules)))
+    state = disrupted_state(labels.UNHEALTHY).model_copy(update={"health": health, "observed": observed})
+    pass_phases(state, Phase.DRAIN, Phase.TERMINATION)
+    where = (
+        ("capacity_type", "spot"),
+        ("condition", "kernel_ready"),
+        ("image_id", "ami-1"),
+        ("nodepool", "general"),
+        ("termination_mode", expected_mode),
+    )
+    assert meter.counted[(NODECLAIMS_UNHEALTHY_DISRUPTED.name, *where)] == 1
 
 
 @pytest.mark.parametrize(

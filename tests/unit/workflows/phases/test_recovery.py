@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from activities.ports.core import ConditionPatch
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.errors import TryLater
@@ -178,6 +179,25 @@ async def test_node_with_lost_drain_returns_to_service(fake: WorkerHarness, has_
     await wait_until_phase(rebuilt, Phase.READY)
     assert not fake.nodes.found["node-a"].being_disrupted
     assert fake.claims.condition_text("a", "DisruptionReason") == ""
+
+
+@pytest.mark.parametrize("node_exists", [True, False])
+async def test_lost_reboot_leaves_neither_taint_nor_condition(fake: WorkerHarness, node_exists: bool) -> None:
+    handle = await ready_nodeclaim(fake)
+    await handle.terminate()
+    await fake.nodes.mark_rebooting("node-a")
+    conditions = [ConditionPatch(type=labels.REBOOTING, status="True", reason=labels.REBOOT_ISSUED)]
+    conditions += [ConditionPatch(type=labels.INITIALIZED_CONDITION, status="Unknown", reason=labels.REBOOTING)]
+    await fake.claims.patch("a", "uid-a", conditions=conditions, now=await fake.now())
+    if not node_exists:
+        await fake.nodes.delete("node-a")
+    await fake.sleep(minutes=5)
+    rebuilt: Handle = await fake.start(await get_nodeclaim(fake, "a"), **(BUSY if node_exists else {}))
+    await wait_until_phase(rebuilt, Phase.READY if node_exists else Phase.INITIALIZATION)
+    rebooting = (await get_nodeclaim(fake, "a")).condition(labels.REBOOTING)
+    assert rebooting is not None and (rebooting.status, rebooting.reason) == ("False", labels.REBOOT_FAILED)
+    if node_exists:
+        assert all(one.key != labels.REBOOTING_TAINT_KEY for one in fake.nodes.found["node-a"].taints)
 
 
 async def get_nodeclaim(fake: WorkerHarness, name: str) -> NodeClaim:

@@ -1,13 +1,19 @@
 """Node repair: tolerations, flaps, repair steps, the limit of unhealthy nodes, and the cost of a healthy node."""
 
+from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from typing import Any
+
+import pytest
 
 from tenure.apis import labels
 from tenure.model.errors import Forbidden
 from tenure.model.node_health import RepairDue
 from tenure.model.nodeclaim.state import Phase
+from tenure.model.signals import Pause, Resume
+from tenure.policy.lifecycle.repair import Repair, decide_repair
 from tests.support.fakes.kubernetes import node_conditions
+from tests.support.fakes.temporal_dev_server import served_by_temporal
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
     Handle,
@@ -20,7 +26,13 @@ from tests.support.workflows.eventually import (
     wait_until_phase,
     wait_until_skipping_time,
 )
-from tests.support.workflows.nodeclaim_workflows import BUSY, JOINED, ready_nodeclaim, registered_nodeclaim
+from tests.support.workflows.nodeclaim_workflows import (
+    BUSY,
+    JOINED,
+    ready_nodeclaim,
+    registered_nodeclaim,
+    start_nodepool,
+)
 
 UNHEALTHY = node_conditions(Ready="True", KernelReady="False")
 HEALTHY = node_conditions(Ready="True", KernelReady="True")
@@ -101,7 +113,119 @@ async def test_successful_reboot_keeps_node(fake: WorkerHarness) -> None:
     await fake.sleep(hours=3)
     state = await query_state(handle)
     assert state.phase is Phase.READY and state.boot_id == "boot-2" and state.blocked_by == ""
-    assert fake.instances.rebooted == ["i-0000"] and fake.events.reasons_for("a")[-2:] == ["Rebooting", "Repaired"]
+    assert fake.instances.rebooted == ["i-0000"] and fake.events.reasons_for("a")[-2:] == ["RebootObserved", "Repaired"]
+    claim = fake.claims.found["a"]
+    assert reason_of(claim, labels.REBOOTING) == ("False", labels.REBOOT_SUCCEEDED)
+    assert reason_of(claim, labels.INITIALIZED_CONDITION)[0] == "True"
+    assert not claim["metadata"]["annotations"].get(labels.REBOOT_PRE_BOOT_ID)
+    assert not has_rebooting_taint(fake)
+
+
+def reason_of(claim: dict[str, Any], type_: str) -> tuple[str, str]:
+    """Status and reason of the NodeClaim's condition."""
+    found: dict[str, Any] = next((one for one in claim["status"]["conditions"] if one["type"] == type_), {})
+    return found.get("status", ""), found.get("reason", "")
+
+
+def has_rebooting_taint(fake: WorkerHarness) -> bool:
+    return any(one.key == labels.REBOOTING_TAINT_KEY for one in fake.nodes.found["node-a"].taints)
+
+
+async def drained_for_reboot(
+    fake: WorkerHarness, *, rules: dict[str, Any] = REBOOT_RULES, bound: str = "10m0s"
+) -> Handle:
+    """A node of a NodePool whose blocked pod is evicted for a reboot, for ten minutes at most, or without a `bound`.
+
+    Its toleration has ended, so that no time is skipped: drains measure progress with the real clock.
+    """
+    await start_nodepool(fake)
+    handle = await ready_nodeclaim(fake)
+    fake.pods.add("node-a", "web")
+    fake.pods.blocked["web"] = "pdb web"
+    since = await fake.now() - timedelta(hours=1)
+    await make_unhealthy(fake, handle, repair_mode="replace", rules=rules, since=since)
+    await wait_until(lambda: is_blocked_by(handle, "is emptied to be rebooted"))
+    claim = fake.claims.found["a"]
+    assert reason_of(claim, labels.REBOOTING) == ("True", labels.REBOOT_REQUESTED) and has_rebooting_taint(fake)
+    assert claim["metadata"]["annotations"].get(labels.REBOOT_TERMINATION_GRACE_PERIOD, "") == bound
+    assert fake.instances.rebooted == []
+    return handle
+
+
+async def test_reboot_follows_a_drain_that_never_forces_pods(fake: WorkerHarness) -> None:
+    handle = await drained_for_reboot(fake)
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "rebooted for"), minutes=1)
+    claim = fake.claims.found["a"]
+    assert fake.instances.rebooted == ["i-0000"] and fake.pods.forced == []
+    assert reason_of(claim, labels.REBOOTING) == ("True", labels.REBOOT_ISSUED)
+    assert reason_of(claim, labels.INITIALIZED_CONDITION) == ("Unknown", labels.REBOOTING)
+    assert claim["metadata"]["annotations"][labels.REBOOT_PRE_BOOT_ID] == "boot-1"
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "waits for its replacement"), minutes=1)
+    assert reason_of(claim, labels.REBOOTING) == ("False", labels.REBOOT_FAILED) and not has_rebooting_taint(fake)
+    assert reason_of(claim, labels.INITIALIZED_CONDITION)[0] == "True" and fake.instances.rebooted == ["i-0000"]
+
+
+@pytest.fixture
+async def unskipped() -> AsyncIterator[WorkerHarness]:
+    """A worker of a real server: the time-skipping server may fail a workflow task that cancels an activity that has
+    just completed (ACTIVITY_UNKNOWN)."""
+    async with served_by_temporal() as environment, WorkerHarness.on(environment).running_worker() as working:
+        yield working
+
+
+async def is_reboot_cancelled(fake: WorkerHarness, handle: Handle) -> bool:
+    is_set = reason_of(fake.claims.found["a"], labels.REBOOTING) != ("", "")
+    return not (has_rebooting_taint(fake) or is_set) and (await query_state(handle)).health.reboot is None
+
+
+async def test_node_that_recovers_during_the_drain_is_not_rebooted(unskipped: WorkerHarness) -> None:
+    handle = await drained_for_reboot(unskipped)
+    await make_healthy(unskipped, handle, rules=REBOOT_RULES)
+    await wait_until(lambda: is_reboot_cancelled(unskipped, handle))
+    unskipped.pods.blocked.clear()
+    state = await query_state(handle)
+    assert (
+        state.phase is Phase.READY and state.drain is None and decide_repair(state, await unskipped.now()) == Repair()
+    )
+    assert unskipped.instances.rebooted == [] and unskipped.pods.evicted == []
+
+
+async def test_pause_cancels_the_drain_before_a_reboot_until_it_ends(unskipped: WorkerHarness) -> None:
+    handle = await drained_for_reboot(unskipped)
+    pause = Pause(by="ops", reason="upgrade", until=await unskipped.now() + timedelta(hours=1))
+    await handle.signal("pause_disruption", pause)
+    await wait_until(lambda: is_reboot_cancelled(unskipped, handle))
+    await wait_until(lambda: is_blocked_by(handle, "is paused by ops"))
+    assert unskipped.instances.rebooted == []
+    unskipped.pods.blocked.clear()
+    await handle.signal("resume_disruption", Resume())
+    await wait_until(lambda: is_blocked_by(handle, "rebooted for KernelReady=False"))
+    assert unskipped.instances.rebooted == ["i-0000"] and unskipped.pods.evicted == ["web"]
+    assert unskipped.events.messages("Evicted") == ["Evicted pod: Unhealthy"]
+    assert "DisruptionBlocked" not in unskipped.events.reasons_for("a")
+
+
+async def test_reboot_fails_if_pods_cannot_be_evicted_without_a_bound(fake: WorkerHarness) -> None:
+    condition = {"type": "KernelReady", "status": "False", "toleration": "1m"}
+    rules = {"repair": {**REBOOT_RULES["repair"], "conditions": [condition]}, "drain": {"deadline": "5m"}}
+    began = await fake.now()
+    handle = await drained_for_reboot(fake, rules=rules, bound="")
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "waits for its replacement"), minutes=1)
+    claim = fake.claims.found["a"]
+    assert reason_of(claim, labels.REBOOTING) == ("False", labels.REBOOT_FAILED) and not has_rebooting_taint(fake)
+    assert fake.instances.rebooted == [] and fake.pods.forced == []
+    failed_at = (await query_state(handle)).health.step_at
+    assert failed_at is not None and failed_at - began >= timedelta(minutes=5)
+
+
+async def test_node_in_a_shifted_zone_is_replaced_without_a_reboot(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
+    fake.nodes.update_node("node-a", labels={**fake.nodes.found["node-a"].labels, labels.ZONE_ID: "usw2-az1"})
+    fake.instances.shifted_zones.add("usw2-az1")
+    since = await fake.now()
+    await make_unhealthy(fake, handle, rules=REBOOT_RULES)
+    assert timedelta(minutes=34) <= await time_until_drain(handle, since) < timedelta(minutes=37)
+    assert fake.instances.rebooted == [] and "RebootFailed" in fake.events.reasons_for("a")
 
 
 async def test_unsuccessful_reboot_is_followed_by_replacement(fake: WorkerHarness) -> None:
