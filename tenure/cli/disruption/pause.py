@@ -60,7 +60,7 @@ async def pause(
     reason: Reason = "",
     by: By = "",
 ) -> Result:
-    """Pause voluntary disruption. Launches, running drains and repair continue."""
+    """Pause voluntary disruption. Launches, running drains and interruptions continue."""
     target = Target(cluster, nodepool, node)
     target.check("pause")
     request = build_pause(duration, until, reason, by or current_user(), datetime.now(UTC))
