@@ -110,6 +110,7 @@ async def _call_launch_adapters(cloud: AwsAdapters, one: EC2NodeClass, results: 
     await results.record("instances.find_by_nodeclaim", cloud.instances.find_by_nodeclaim("nobody"))
     await results.record("instances.find_by_tag", cloud.instances.find_by_tag(labels.LAUNCH_GROUP, group.group_id))
     await results.record("orphaned_resources.tag_instance", cloud.orphaned_resources.tag_instance(first, {"Name": "a"}))
+    await results.record("instances.is_zone_shifted", cloud.instances.is_zone_shifted("usw2-az1"))
     await results.record("instances.reboot", cloud.instances.reboot(first))
     await results.record("instances.stop", cloud.instances.stop(MISSING_INSTANCE))
     await results.record("instances.start", cloud.instances.start(MISSING_INSTANCE))
