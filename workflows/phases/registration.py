@@ -115,7 +115,7 @@ async def _register_node(context: NodeClaimContext) -> bool:
 
 
 async def restore_registration(context: NodeClaimContext) -> bool:
-    """Register a Node that its kubelet created again, or restore what was removed from it. True if the Node is new."""
+    """Register a Node that its kubelet created again, or restore removed parts of it. True if the Node is new."""
     observed = context.state.observed
     context.update_state(node_name=observed.node_name)
     result = await workflow.execute_activity_method(

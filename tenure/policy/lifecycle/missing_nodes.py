@@ -1,4 +1,4 @@
-"""A registered Node that no longer exists: what is reported, and when its NodeClaim is deleted.
+"""A registered Node that no longer exists: its report, and the deletion of its NodeClaim.
 
 A kubelet does not register again by itself. A Node comes back only if the kubelet restarts.
 """
