@@ -41,7 +41,7 @@ _SLOWEST: Final = 0.02
 
 def rate_of(operation: str) -> Rate:
     """`operation` is the name of the boto3 method."""
-    reads = operation.startswith(("describe_", "get_", "list_"))
+    reads = operation.startswith(("describe_", "get_", "list_", "simulate_"))
     return _RATES.get(operation, READS if reads else WRITES)
 
 

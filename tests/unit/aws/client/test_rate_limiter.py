@@ -27,7 +27,7 @@ class ThrottlingApi:
 
 @pytest.mark.parametrize(
     ("operation", "rate"),
-    [("describe_instances", READS), ("list_instance_profiles", READS), ("create_launch_template", WRITES)],
+    [("describe_instances", READS), ("simulate_principal_policy", READS), ("create_launch_template", WRITES)],
 )
 def test_reads_and_writes_have_separate_rates(operation: str, rate: Rate) -> None:
     assert rate_of(operation) == rate
