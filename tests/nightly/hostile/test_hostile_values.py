@@ -12,7 +12,7 @@ from tests.support.product.product import DedicatedProduct
 
 RecordProperty = Callable[[str, object], None]
 OBJECTS: Final = build_hostile_objects()
-BATCH_SIZE: Final = 80
+BATCH_SIZE: Final = 120
 BATCHES: Final = -(-len(OBJECTS) // BATCH_SIZE)
 REJECTION_STATUSES: Final = {400, 403, 409, 413, 422, 500, 504}
 """Status codes with which the API server may reject a hostile object.

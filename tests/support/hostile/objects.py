@@ -5,6 +5,7 @@ No object selects the ordinary pool: such a DaemonSet or PodDisruptionBudget wou
 
 import copy
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count, pairwise
@@ -74,10 +75,19 @@ def build_hostile_objects() -> list[HostileObject]:
 
 
 def _build(kind: str, path: str, value: Any, number: int) -> Object:
-    manifest = copy.deepcopy(BASES[kind])
+    manifest = build_base(kind, path)
     if kind != MESSAGE:
         manifest["metadata"]["name"] = f"hostile-{number}"
     put(manifest, path, value)
+    return manifest
+
+
+def build_base(kind: str, path: str) -> Object:
+    """A valid object of the kind that the field at `path` can be set in."""
+    manifest = copy.deepcopy(BASES[kind])
+    for prefix, target, value in SIBLINGS.get(kind, ()):
+        if path.startswith(prefix):
+            put(manifest, target, copy.deepcopy(value))
     return manifest
 
 
@@ -204,3 +214,94 @@ BASES: Final[dict[str, Object]] = {
     "StorageClass": _manifest("StorageClass", "storage.k8s.io/v1", provisioner="ebs.csi.aws.com"),
     MESSAGE: _message(),
 }
+
+
+def _spec_without(kind: str, field: str, **more: Any) -> Object:
+    return {key: value for key, value in BASES[kind]["spec"].items() if key != field} | more
+
+
+_WINDOWS: Final = [{"schedule": "@daily", "duration": "1h"}]
+_TAINT: Final = [{"key": "example.com/t", "effect": "NoSchedule"}]
+_POD_TEMPLATE: Final = {"spec": pod_spec(POOL)}
+_EVENTS: Final = ("instanceStatus", "rebalanceRecommendation", "scheduledChange", "systemStatus")
+
+
+def _policy_siblings() -> Iterator[tuple[str, str, Any]]:
+    for point in ("afterDrain", "beforeDrain", "beforeTerminate"):
+        http, job = ({"http": {"url": "https://example.com/"}}, {"job": {"template": _POD_TEMPLATE}})
+        yield f"spec.hooks.{point}", f"spec.hooks.{point}", [{"name": "a", **http}]
+        yield f"spec.hooks.{point}.0.job", f"spec.hooks.{point}", [{"name": "a", **job}]
+    for event in (*(f"spec.interruption.{one}" for one in _EVENTS), "spec.interruption.workloads.0"):
+        labels = {"matchLabels": {"example.com/k": "a"}} if event.endswith("0") else {}
+        actions: list[tuple[str, Object]] = [
+            ("windows", {"action": "window", "windows": _WINDOWS}),
+            *((one, {"action": "waitForApproval"}) for one in ("deadline", "lead", "matchLabels")),
+        ]
+        for field, more in actions:
+            yield f"{event}.{field}", event, {**more, **labels}
+    condition = {"type": "Ready", "status": "False", "toleration": "1h"}
+    yield "spec.nodePoolSelector.matchLabels", "spec.nodePoolSelector", {}
+    yield "spec.repair.conditions", "spec.repair.conditions", [condition]
+    yield "spec.disruption.rates", "spec.disruption.rates", [{"nodes": "1", "within": "1h"}]
+    yield "spec.rollout.health.queries", "spec.rollout.health.queries", [{"query": "up", "above": "1"}]
+    yield "spec.rollout.health.queries.0.below", "spec.rollout.health.queries", [{"query": "up"}]
+
+
+SIBLINGS: Final[dict[str, tuple[tuple[str, str, Any], ...]]] = {
+    "CapacityBuffer": (
+        (
+            "spec.scalableRef",
+            "spec",
+            {"scalableRef": {"apiGroup": "apps", "kind": "Deployment", "name": "a"}, "percentage": 10},
+        ),
+    ),
+    "EC2NodeClass": (
+        *(
+            (f"spec.amiSelectorTerms.0.{one}", *target)
+            for one in ("id", "name", "owner", "ssmParameter", "tags")
+            for target in (
+                ("spec.amiFamily", "AL2023"),
+                ("spec.amiSelectorTerms", [{"name": "a"} if one == "owner" else {}]),
+            )
+        ),
+        *(
+            (f"spec.{one}.0.{field}", f"spec.{one}", [{}])
+            for one in ("securityGroupSelectorTerms", "subnetSelectorTerms")
+            for field in ("id", "name")
+        ),
+        (
+            "spec.blockDeviceMappings.0",
+            "spec.blockDeviceMappings",
+            [{"deviceName": "/dev/xvda", "ebs": {"volumeSize": "20Gi", "snapshotID": "snap-0123456789abcdef0"}}],
+        ),
+        ("spec.instanceProfile", "spec", _spec_without("EC2NodeClass", "role")),
+        (
+            "spec.networkInterfaces",
+            "spec.networkInterfaces",
+            [{"deviceIndex": 0, "networkCardIndex": 0, "interfaceType": "interface"}],
+        ),
+        ("spec.capacityReservationSelectorTerms.0.ownerID", "spec.capacityReservationSelectorTerms", [{"tags": {}}]),
+    ),
+    "Node": (("spec.taints", "spec.taints", _TAINT),),
+    "NodeClaim": tuple((f"spec.{one}", f"spec.{one}", _TAINT) for one in ("taints", "startupTaints")),
+    "NodePool": (
+        *((f"spec.template.spec.{one}", f"spec.template.spec.{one}", _TAINT) for one in ("taints", "startupTaints")),
+        ("spec.replicas", "spec.limits", {"nodes": "1"}),
+    ),
+    "LifecyclePolicy": tuple(_policy_siblings()),
+    "PersistentVolume": tuple(
+        (f"spec.{one}", "spec", _spec_without("PersistentVolume", "csi", **source))
+        for one, source in (
+            ("hostPath", {}),
+            ("local", {}),
+            ("awsElasticBlockStore", {}),
+            ("azureDisk", {"azureDisk": {"diskURI": "a"}}),
+            ("azureFile", {"azureFile": {"secretName": "a"}}),
+            ("cinder", {}),
+            ("gcePersistentDisk", {}),
+            ("portworxVolume", {}),
+            ("vsphereVolume", {}),
+        )
+    ),
+}
+"""By kind: a prefix of paths, and a field with the value that a field there needs to be valid."""

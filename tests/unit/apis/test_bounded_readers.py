@@ -4,7 +4,6 @@ At full depth each reader gets thousands of inputs. An object reader gets one ho
 `tests/support/hostile/fields.yaml` lists for its kind.
 """
 
-import copy
 import json
 import time
 from collections.abc import Callable
@@ -51,7 +50,7 @@ from tenure.policy.lifecycle.pauses import PauseError, pause_from_annotation, re
 from tenure.policy.lifecycle_policy import problem_in, restrict_to_valid
 from tenure.policy.nodepool import validate_nodepool
 from tests.support.aws.builders import CLUSTER
-from tests.support.hostile.objects import BASES, MESSAGE, list_fields, put
+from tests.support.hostile.objects import MESSAGE, build_base, list_fields, put
 from tests.support.hostile.values import FAMILIES as VALUES
 from tests.support.product.objects import Object
 from tests.support.properties import max_examples
@@ -187,7 +186,7 @@ def test_any_text_returns_a_result_or_the_documented_error(reader: str, text: st
 def test_hostile_field_value_returns_a_result_or_a_documented_error(kind: str, data: st.DataObject) -> None:
     _, family, path = data.draw(st.sampled_from(list_fields(kind)))
     value = data.draw(st.sampled_from(list(VALUES[family].values())) | TEXTS | NUMBERS | st.none())
-    raw = copy.deepcopy(BASES[kind])
+    raw = build_base(kind, path)
     if kind != MESSAGE:
         raw["metadata"] |= SERVED
     put(raw, path, value)

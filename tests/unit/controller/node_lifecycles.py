@@ -81,43 +81,43 @@ class NodeLifecycles:
         return count_entries(self.session) + count_entries(state)
 
     async def create_nodepool(self) -> None:
-        self._deliver("nodepools", pool())
-        self._deliver("ec2nodeclasses", node_class())
+        self.deliver("nodepools", pool())
+        self.deliver("ec2nodeclasses", node_class())
         await self._publish()
 
     async def delete_nodepool(self) -> None:
-        self._deliver("nodepools", pool(), deleted=True)
-        self._deliver("ec2nodeclasses", node_class(), deleted=True)
+        self.deliver("nodepools", pool(), deleted=True)
+        self.deliver("ec2nodeclasses", node_class(), deleted=True)
         await self._publish()
 
     async def run(self, count: int) -> None:
         """Launch, run and terminate `count` nodes together."""
         names = [f"{self._plans}-{number}" for number in range(count)]
         pods = [self._pod(name) for name in names]
-        self._deliver("pods", *pods)
+        self.deliver("pods", *pods)
         await self._publish()
         self._plans += 1
         await self.session.plan(PlanRequest(plan_id=f"plan-{self._plans}"))
         claims = list(self.claims.found.values())
         self.completed_count += len(claims)
         for phases in (("Launched",), _INITIALIZED):
-            self._deliver("nodeclaims", *(self._with_phases(claim, phases) for claim in claims))
+            self.deliver("nodeclaims", *(self._with_phases(claim, phases) for claim in claims))
             if "Registered" in phases:
-                self._deliver("nodes", *(self._node(claim) for claim in claims))
+                self.deliver("nodes", *(self._node(claim) for claim in claims))
             await self._publish()
         bound = {claim["metadata"]["name"]: name for claim, name in zip(claims, names, strict=False)}
         running = [self._pod(name, on=f"node-{claim}") for claim, name in bound.items()]
         running.append({"metadata": {"name": "broken", "uid": f"b-{self._plans}"}})
-        self._deliver("pods", *running)
+        self.deliver("pods", *running)
         await self._publish()
         await self._observe(claims)
-        self._deliver("pods", *running, *pods, deleted=True)
+        self.deliver("pods", *running, *pods, deleted=True)
         await self._publish()
         deleting = [self._with_phases(claim, _INITIALIZED, deleting=True) for claim in claims]
-        self._deliver("nodeclaims", *deleting)
+        self.deliver("nodeclaims", *deleting)
         await self._publish()
-        self._deliver("nodes", *(self._node(claim) for claim in claims), deleted=True)
-        self._deliver("nodeclaims", *deleting, deleted=True)
+        self.deliver("nodes", *(self._node(claim) for claim in claims), deleted=True)
+        self.deliver("nodeclaims", *deleting, deleted=True)
         self.claims.found.clear()
         await self._publish()
 
@@ -130,7 +130,7 @@ class NodeLifecycles:
             message = InterruptionMessage(kind="spotInterruption", id=instance, at=self.now)
             self.session.provisioning.observe_interruption(instance, [message])
             self.session.provisioning.start_early_eviction(instance, [message])
-        self._deliver("nodes", *(self._node(claim, ready=False) for claim in claims[::3]))
+        self.deliver("nodes", *(self._node(claim, ready=False) for claim in claims[::3]))
         await self._publish()
 
     async def _run_disruption(self) -> None:
@@ -157,7 +157,7 @@ class NodeLifecycles:
         repair_nodeclaim_workflows({}, cache, notifier, signal_queue, SYNCED, self.now)
         notify_orphaned_coordinators((), "demo", cache, notifier, signal_queue)
 
-    def _deliver(self, kind: str, *objects: Json, deleted: bool = False) -> None:
+    def deliver(self, kind: str, *objects: Json, deleted: bool = False) -> None:
         self.session.cluster.on_deltas(kind, [Delta(one, is_deleted=deleted) for one in objects])
 
     async def _publish(self) -> None:
