@@ -10,6 +10,7 @@ from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.feature_gates import FeatureGate
 from tenure.aws.amifamily.families import Family
+from tenure.aws.amifamily.user_data.config import why_too_large
 from tenure.aws.amifamily.user_data.validation import why_unreadable
 from tenure.aws.kubelet.expressions import ExpressionError, compile_expression
 from tenure.aws.kubelet.validation import expressions_of, why_malformed, why_unsupported
@@ -72,7 +73,10 @@ def _why_expression_invalid(raw: Mapping[str, Any]) -> Problem | None:
 
 
 def _user_data(node_class: EC2NodeClass, family: Family) -> Problem | None:
-    problem = why_unreadable(node_class.spec.user_data or "", family)
+    text = node_class.spec.user_data or ""
+    if problem := why_too_large(text):
+        return labels.USER_DATA_SIZE_LIMIT_EXCEEDED, problem
+    problem = why_unreadable(text, family)
     return (labels.INVALID_USER_DATA, problem) if problem else None
 
 

@@ -24,6 +24,7 @@ from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.nodepool import NodePool
 from tenure.apis.quantity import QuantityError, parse
 from tenure.aws.amifamily.families import FAMILIES, family_of
+from tenure.aws.amifamily.user_data.config import UserDataError
 from tenure.aws.amifamily.user_data.validation import why_unreadable
 from tenure.aws.interruption.parser import parse as parse_message
 from tenure.aws.kubelet.expressions import ExpressionError, compile_expression
@@ -54,6 +55,7 @@ from tests.support.hostile.objects import MESSAGE, build_base, list_fields, put
 from tests.support.hostile.values import FAMILIES as VALUES
 from tests.support.product.objects import Object
 from tests.support.properties import max_examples
+from tests.unit.aws.amifamily.user_data_builders import rendered
 
 NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
 SECONDS_PER_10_KB: Final = 0.05
@@ -91,6 +93,10 @@ def read_message(body: str) -> object:
     return parse_message(body, sent=NOW)
 
 
+def render_user_data(family: str, text: str) -> object:
+    return rendered(family, userData=text)
+
+
 TEXT_READERS: Final[dict[str, tuple[TextReader, tuple[type[Exception], ...]]]] = {
     "duration": (parse_duration, (DurationError,)),
     "quantity": (parse, (QuantityError,)),
@@ -105,6 +111,7 @@ TEXT_READERS: Final[dict[str, tuple[TextReader, tuple[type[Exception], ...]]]] =
     "message": (read_message, ()),
     **{f"requirement {one}": (partial(read_requirement, one), (RequirementError,)) for one in ("In", "Gt", "Near")},
     **{f"user data {name}": (partial(why_unreadable, family=one), ()) for name, one in FAMILIES.items()},
+    **{f"rendered user data {name}": (partial(render_user_data, name), (UserDataError,)) for name in FAMILIES},
 }
 OBJECT_READERS: Final[dict[str, tuple[ObjectReader, ...]]] = {
     "Pod": (read_pod, partial(drain_pod, now=NOW)),

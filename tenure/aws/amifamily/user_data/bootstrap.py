@@ -14,7 +14,13 @@ from tenure.aws.amifamily.families import Family
 from tenure.aws.amifamily.user_data.al2 import render_al2
 from tenure.aws.amifamily.user_data.al2023 import render_al2023
 from tenure.aws.amifamily.user_data.bottlerocket import render_bottlerocket
-from tenure.aws.amifamily.user_data.config import LIMIT, Bootstrap, UserDataError, UserDataTooLarge
+from tenure.aws.amifamily.user_data.config import (
+    LIMIT,
+    Bootstrap,
+    UserDataError,
+    UserDataTooLarge,
+    why_too_large,
+)
 from tenure.aws.amifamily.user_data.windows import render_windows
 from tenure.aws.cluster_facts import ClusterFacts
 from tenure.aws.kubelet.config import Kubelet
@@ -45,7 +51,13 @@ _KUBELET_LABELS: Final = frozenset(
 
 
 def render(family: Family, bootstrap: Bootstrap) -> str:
-    """Render user data, before base64. Raises UserDataError for user data that EC2 or the node would reject."""
+    """Render user data, before base64. Characters that UTF-8 cannot encode are replaced.
+
+    Raises UserDataError for user data that EC2 or the node would reject.
+    """
+    if problem := why_too_large(bootstrap.custom):
+        raise UserDataTooLarge(problem)
+    bootstrap = bootstrap.model_copy(update={"custom": bootstrap.custom.encode(errors="replace").decode()})
     dialect = _DIALECTS.get(family.name)
     text = dialect(bootstrap) if dialect else bootstrap.custom
     size = len(text.encode())

@@ -44,6 +44,12 @@ class Bootstrap(Value):
         return bool(self.dns) and ":" in self.dns[0]
 
 
+def why_too_large(text: str) -> str:
+    """Why EC2 would reject `spec.userData` for its size; empty if it fits. Parsers get no longer text."""
+    size = len(text.encode(errors="replace"))
+    return f"spec.userData: {size} bytes, expected at most {LIMIT}; move parts into the image" if size > LIMIT else ""
+
+
 def join_pairs(values: Mapping[str, str], sign: str = "=") -> str:
     """`a=1,b=2`, sorted: the format of maps in kubelet flags."""
     return ",".join(f"{key}{sign}{values[key]}" for key in sorted(values))

@@ -15,6 +15,8 @@ from tenure.aws.amifamily.user_data.config import UserDataError
 
 SHELL_TYPE: Final = 'text/x-shellscript; charset="us-ascii"'
 _BOUNDARY: Final = "//"
+_MAX_DIGITS: Final = 6
+"""Of the number after it; user data has fewer lines."""
 _HEADS: Final = ("mime-version:", "content-type:")
 
 
@@ -60,8 +62,10 @@ def join_parts(parts: Iterable[Message]) -> str:
 def _choose_boundary(parts: Iterable[Message]) -> str:
     """Choose a boundary that no line of a part starts with; such a line would end the part."""
     lines = [line for one in parts for line in str(one.get_payload()).splitlines()]
-    candidates = itertools.chain((_BOUNDARY,), (f"{_BOUNDARY}{number}" for number in itertools.count(1)))
-    return next(one for one in candidates if not any(line.startswith(f"--{one}") for line in lines))
+    ends = [line.removeprefix(f"--{_BOUNDARY}") for line in lines if line.startswith(f"--{_BOUNDARY}")]
+    taken = {end[:length] for end in ends for length in range(_MAX_DIGITS + 1)}
+    candidates = itertools.chain(("",), map(str, itertools.count(1)))
+    return _BOUNDARY + next(one for one in candidates if one not in taken)
 
 
 def _message_text(message: Message) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 
 from tenure.aws.amifamily.families import CUSTOM, Family
 from tenure.aws.amifamily.user_data.bottlerocket import dropped_settings
-from tenure.aws.amifamily.user_data.config import LIMIT, UserDataError
+from tenure.aws.amifamily.user_data.config import LIMIT, UserDataError, why_too_large
 from tenure.aws.amifamily.user_data.documents import load_toml, load_yaml
 from tenure.aws.amifamily.user_data.mime import decode_part, is_mime
 
@@ -26,6 +26,8 @@ _BROKEN: Final = (
 
 def why_unreadable(text: str, family: Family) -> str:
     """The problem, starting with the field; empty if valid."""
+    if problem := why_too_large(text):
+        return problem
     if family is CUSTOM or not text.strip():
         return ""
     text = text.encode(errors="replace").decode()

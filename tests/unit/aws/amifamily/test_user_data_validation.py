@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure.aws.amifamily.families import FAMILIES
-from tenure.aws.amifamily.user_data.config import LIMIT
+from tenure.aws.amifamily.user_data.config import LIMIT, UserDataTooLarge
 from tenure.aws.amifamily.user_data.validation import why_near_limit, why_settings_dropped, why_unreadable
+from tests.unit.aws.amifamily.user_data_builders import rendered
 
 SHELL = "#!/bin/bash\necho hello\n"
 MIME = """MIME-Version: 1.0
@@ -120,6 +121,24 @@ def test_any_text_is_valid_or_reported_in_one_line(family: str, value: str) -> N
     for text in (HOSTILE_CONFIG + value, value, MIME_CONFIG.replace("maxPods: 42", value), f"a = {value}"):
         problem = why_unreadable(text, FAMILIES[family])
         assert not problem or (problem.startswith("spec.userData: ") and "\n" not in problem), problem
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "text",
+    (
+        "MIME-Version: 1.0\nContent-Type: multipart/mixed" + "; a=b" * 200_000,
+        "".join(f"MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b{n}\n\n--b{n}\n" for n in range(15_000)),
+    ),
+    ids=("parameters", "nested-parts"),
+)
+def test_user_data_over_the_limit_is_rejected_without_parsing(family: str, text: str) -> None:
+    """The parser of MIME takes quadratic time for parameters, and a RecursionError ends it for nested parts."""
+    assert why_unreadable(text, FAMILIES[family]).startswith(
+        f"spec.userData: {len(text)} bytes, expected at most 16384"
+    )
+    with pytest.raises(UserDataTooLarge, match=r"spec\.userData"):
+        rendered(family, userData=text)
 
 
 @pytest.mark.parametrize(
