@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 from tenure.apis import labels
 from tenure.apis.crd_schema import DURATION_SCHEMA, LABEL_VALUE, Crd, Rule
-from tenure.apis.lifecyclepolicy_disruption import DisruptionRules, RolloutRules
+from tenure.apis.lifecyclepolicy_disruption import COUNT, PERCENT, DisruptionRules, RolloutRules
 from tenure.apis.lifecyclepolicy_events import HookRules, InterruptionRules
 from tenure.apis.meta import Condition, KubeModel, KubeObject, KubeStatus
 
@@ -18,8 +18,6 @@ _ACTIONS: Final = (
     "the node is drained as usual, and its pods are rescheduled. 'terminate' deletes the NodeClaim, and nothing delays "
     "the termination of the instance."
 )
-_PERCENT: Final = r"^((100|[0-9]{1,2})%)$"
-_INT_OR_PERCENT: Final = r"^((100|[0-9]{1,2})%|[0-9]+)$"
 
 
 class PhaseRules(KubeModel):
@@ -67,7 +65,7 @@ DRAIN_RULES: Final = (
 class ExpiryRules(KubeModel):
     """How a NodePool's `expireAfter` is applied."""
 
-    jitter: Annotated[str | None, Crd({"pattern": _PERCENT})] = None
+    jitter: Annotated[str | None, Crd(PERCENT)] = None
     """Share of expireAfter by which a node may expire early, so that nodes created together do not expire together."""
     under_budget: bool | None = None
     """Whether the NodePool's disruption budgets apply to expired nodes."""
@@ -80,7 +78,7 @@ _REASON_PATTERN: Final = r"^([A-Za-z0-9_:.,|()^$-]*[A-Za-z0-9_.]\*){0,2}[A-Za-z0
 class RepairCondition(KubeModel):
     """A Node condition that marks the node as unhealthy."""
 
-    type: Annotated[str, Crd({"minLength": 1}, required=True)]
+    type: Annotated[str, Crd({"minLength": 1, "maxLength": 316}, required=True)]
     """Type of the Node condition, such as Ready or KernelReady."""
     status: Annotated[Literal["True", "False", "Unknown"], Crd(required=True)]
     """Status of the condition while the node is unhealthy."""
@@ -114,7 +112,7 @@ class RepairRules(KubeModel):
     'drainFor'."""
     drain_for: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
     """How long a graceful drain for repair may take, such as 30m."""
-    max_unhealthy: Annotated[str | None, Crd({"pattern": _INT_OR_PERCENT})] = None
+    max_unhealthy: Annotated[str | None, Crd(COUNT)] = None
     """No node is repaired while more nodes of the NodePool than this number or share are unhealthy. Unset: 20%."""
 
 
@@ -162,7 +160,9 @@ def _is_map(value: object) -> bool:
 class PoolSelector(KubeModel):
     """The NodePools that a policy applies to."""
 
-    names: Annotated[tuple[str, ...], Crd({"minItems": 1, "maxItems": 100}, items=Crd(schema={"minLength": 1}))] = ()
+    names: Annotated[
+        tuple[str, ...], Crd({"minItems": 1, "maxItems": 100}, items=Crd(schema={"minLength": 1, "maxLength": 253}))
+    ] = ()
     """Names of the NodePools."""
     match_labels: Annotated[
         dict[str, str], Crd({"minProperties": 1, "maxProperties": 50}, items=Crd(schema={"pattern": LABEL_VALUE}))

@@ -9,15 +9,15 @@ from tenure.apis import cron
 from tenure.apis.crd_schema import ATOMIC, DURATION_SCHEMA, Crd, Rule
 from tenure.apis.meta import KubeModel
 
-_PERCENT: Final[dict[str, Any]] = {"pattern": r"^(100|[0-9]{1,2})%$"}
-_COUNT: Final[dict[str, Any]] = {"pattern": r"^((100|[0-9]{1,2})%|[0-9]+)$"}
-_NUMBER: Final[dict[str, Any]] = {"pattern": r"^-?[0-9]+(\.[0-9]+)?([eE]-?[0-9]+)?$"}
+PERCENT: Final[dict[str, Any]] = {"pattern": r"^(100|[0-9]{1,2})%$", "maxLength": 4}
+COUNT: Final[dict[str, Any]] = {"pattern": r"^((100|[0-9]{1,2})%|[0-9]+)$", "maxLength": 18}
+_NUMBER: Final[dict[str, Any]] = {"pattern": r"^-?[0-9]+(\.[0-9]+)?([eE]-?[0-9]+)?$", "maxLength": 64}
 
 
 class RolloutWave(KubeModel):
     """A group of drifted nodes, and how long the rollout must stay healthy before the next wave."""
 
-    nodes: Annotated[str | None, Crd(_COUNT)] = None
+    nodes: Annotated[str | None, Crd(COUNT)] = None
     """Drifted nodes replaced by the end of this wave, including earlier waves: a number such as '1', or a share such as
     20%, rounded up. Unset: all."""
     soak: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
@@ -50,9 +50,9 @@ _QUERY_RULES: Final = (
 class RolloutHealth(KubeModel):
     """Health checks during a rollout. No further node is disrupted while one fails."""
 
-    nodes_ready: Annotated[str | None, Crd(_PERCENT)] = None
+    nodes_ready: Annotated[str | None, Crd(PERCENT)] = None
     """Share of new nodes that must be Ready; unset: 90%."""
-    pods_ready: Annotated[str | None, Crd(_PERCENT)] = None
+    pods_ready: Annotated[str | None, Crd(PERCENT)] = None
     """Share of pods on new nodes that must be Ready, such as 90%; unset: not checked."""
     failed_starts: Annotated[int | None, Crd({"format": "int32", "minimum": 1, "maximum": 4})] = None
     """The check fails if this many of the last four new NodeClaims did not become nodes. Unset: 2."""
@@ -75,7 +75,7 @@ class RolloutApproval(KubeModel):
     """Number of different approvers; unset: 1."""
     expires: Annotated[str | None, Crd(DURATION_SCHEMA)] = None
     """How long a plan can be approved, and how long an approval is valid, such as 24h. Unset: 24h."""
-    stale_after: Annotated[str | None, Crd(_PERCENT)] = None
+    stale_after: Annotated[str | None, Crd(PERCENT)] = None
     """A plan becomes void if the number of drifted nodes changes by more than this share. Unset: 20%."""
 
 
@@ -107,13 +107,14 @@ class Window(KubeModel):
     duration: Annotated[str, Crd(DURATION_SCHEMA, required=True)]
     """How long the window is open, such as 4h or 1h30m."""
     time_zone: Annotated[
-        str | None, Crd({"minLength": 1}, doc=ZONE_DOC + " Schedules follow its daylight saving time.")
+        str | None, Crd({"minLength": 1, "maxLength": 64}, doc=ZONE_DOC + " Schedules follow its daylight saving time.")
     ] = None
 
 
 Reason = Literal["Underutilized", "Empty", "Drifted"]
 _TIMESTAMP: Final[dict[str, Any]] = {
-    "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})?)?$"
+    "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})?)?$",
+    "maxLength": 25,
 }
 _REASONS: Final = Crd(
     {"minItems": 1, "maxItems": 3, "x-kubernetes-list-type": "set"},
@@ -134,7 +135,7 @@ class DisruptionFreeze(KubeModel):
     """Start, such as 2026-12-20 or 2026-12-20T18:00 or 2026-12-20T18:00:00Z."""
     end: Annotated[str, Crd(_TIMESTAMP, required=True)]
     """End; a date without a time means the start of that day."""
-    time_zone: Annotated[str | None, Crd(doc=ZONE_DOC + " A time with an offset needs none.")] = None
+    time_zone: Annotated[str | None, Crd({"maxLength": 64}, doc=ZONE_DOC + " A time with an offset needs none.")] = None
     reasons: Annotated[tuple[Reason, ...] | None, _REASONS] = None
     why: Annotated[str | None, Crd({"maxLength": 200})] = None
     """Explanation, shown wherever a node waits for the end."""
@@ -143,7 +144,7 @@ class DisruptionFreeze(KubeModel):
 class DisruptionRate(KubeModel):
     """Limit of disrupted nodes per time span, whether or not they have been replaced."""
 
-    nodes: Annotated[str, Crd(_COUNT, required=True)]
+    nodes: Annotated[str, Crd(COUNT, required=True)]
     """A number of nodes, or a share of the NodePool's nodes such as 10%, rounded up."""
     within: Annotated[str, Crd(DURATION_SCHEMA, required=True)]
     """Length of the sliding window, such as 1h or 24h."""
@@ -153,7 +154,7 @@ class DisruptionRate(KubeModel):
 class ZoneBudget(KubeModel):
     """Limits of disruption per zone."""
 
-    nodes: Annotated[str | None, Crd(_COUNT)] = None
+    nodes: Annotated[str | None, Crd(COUNT)] = None
     """How many nodes of the NodePool may be terminating or NotReady in one zone at once: a number, or a share of its
     nodes in the zone, rounded up."""
     zones_at_once: Annotated[int | None, Crd({"format": "int32", "minimum": 1, "maximum": 20})] = None
@@ -180,6 +181,6 @@ class DisruptionRules(KubeModel):
     rates: Annotated[tuple[DisruptionRate, ...] | None, Crd({"maxItems": 20, **ATOMIC})] = None
     """Limits of disrupted nodes per time span."""
     per_zone: Annotated[ZoneBudget | None, Crd(rules=_ZONE_RULES)] = None
-    cluster_nodes: Annotated[str | None, Crd(_COUNT)] = None
+    cluster_nodes: Annotated[str | None, Crd(COUNT)] = None
     """No node of the NodePool is disrupted while this number or share of the nodes of all NodePools is terminating or
     NotReady."""

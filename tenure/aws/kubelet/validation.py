@@ -183,7 +183,7 @@ def _is_threshold(value: object) -> bool:
     if not isinstance(value, str):
         return True
     if value.endswith("%"):
-        return 0 <= float(value[:-1]) <= 100
+        return value.isascii() and 0 <= float(value[:-1]) <= 100
     return not value.startswith("-") and is_quantity(value)
 
 

@@ -20,7 +20,9 @@ from tenure.model.base import Message
 from tenure.model.disruption.decision import BudgetHeadroom, ConcurrentZoneLimit
 from tenure.model.workflow_states import NodePoolCount
 
-_FORM: Final = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d)?)?")
+_FORM: Final = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d)?)?", re.ASCII)
+_COUNT: Final = re.compile(r"-?[0-9]{1,18}%?")
+"""Numbers of 64 bits, as in Karpenter."""
 
 
 class TimeZoneError(ValueError):
@@ -156,10 +158,9 @@ def _covers_reason(budget: Budget, reason: str) -> bool:
 def share_of(text: str, total: int) -> int:
     """A number, or a percentage of `total`, rounded up: `10%` of 3 nodes is 1. Raises CountError with the expected
     form."""
-    try:
-        return math.ceil(int(text[:-1]) * total / 100) if text.endswith("%") else int(text)
-    except (ValueError, OverflowError) as error:
-        raise CountError(f"{quote(text)}: invalid number of nodes, expected e.g. '5' or '10%'") from error
+    if not _COUNT.fullmatch(text):
+        raise CountError(f"{quote(text)}: invalid number of nodes, expected e.g. '5' or '10%'")
+    return math.ceil(int(text[:-1]) * total / 100) if text.endswith("%") else int(text)
 
 
 def read_count(text: str) -> int:

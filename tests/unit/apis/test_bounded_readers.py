@@ -210,7 +210,18 @@ def test_long_text_is_rejected_before_parsing(reader: str, text: str) -> None:
         read(text)
 
 
-@pytest.mark.parametrize("text", ("٣s", "１h", "३0m"))
-def test_duration_rejects_digits_outside_ascii(text: str) -> None:
-    with pytest.raises(DurationError):
-        parse_duration(text)
+@pytest.mark.parametrize(
+    ("reader", "text"),
+    [
+        *(("duration", one) for one in ("٣s", "１h", "३0m")),
+        *(("quantity", one) for one in ("٣Gi", "１", "1e३")),
+        *(("number or share", one) for one in ("٣", "１%", " 5", "1_0", "9" * 19)),
+        ("schedule", "٣ 0 * * *"),
+        ("time", "٢٠٢٦-٠١-٠١"),
+        ("time", "2026-01-01T0٣:00"),
+    ],
+)
+def test_numbers_consist_of_ascii_digits_only(reader: str, text: str) -> None:
+    read, errors = TEXT_READERS[reader]
+    with pytest.raises(errors):
+        read(text)

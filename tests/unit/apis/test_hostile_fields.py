@@ -77,6 +77,22 @@ def test_every_free_field_of_a_custom_resource_gets_hostile_values(kind: str) ->
         assert [one for one in fields if not is_covered(one, listed)] == []
 
 
+def list_unbounded_texts(schema: Schema, path: str) -> Iterator[str]:
+    """Strings below `path` without a maximum length. Values of label maps have that of Kubernetes labels."""
+    for name, one in schema.get("properties", {}).items():
+        yield from list_unbounded_texts(one, f"{path}.{name}")
+    if schema.get("type") == "array":
+        yield from list_unbounded_texts(schema["items"], f"{path}.0")
+    if schema.get("type") == "string" and not {"enum", "maxLength"} & schema.keys():
+        yield path
+
+
+def test_every_text_of_a_lifecycle_policy_has_a_maximum_length() -> None:
+    """Karpenter's kinds accept the same objects as with Karpenter, and their readers limit the length."""
+    (schema,) = CUSTOM_RESOURCES["LifecyclePolicy"].schemas()
+    assert list(list_unbounded_texts(schema["properties"]["spec"], "spec")) == []
+
+
 @pytest.mark.parametrize("kind", ROOTS)
 def test_every_field_that_decides_scheduling_gets_hostile_values(kind: str) -> None:
     expected = {

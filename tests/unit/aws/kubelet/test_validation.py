@@ -86,6 +86,7 @@ def test_wrong_type_is_reported_with_its_field(key: str) -> None:
         ({"systemReserved": {"cpu": "-1"}}, ("systemReserved.cpu", "negative")),
         ({"evictionHard": {"memory": "1Gi"}}, ("evictionHard", "'memory'", "memory.available")),
         ({"evictionHard": {"memory.available": "101%"}}, ("evictionHard.memory.available", "101%")),
+        ({"evictionHard": {"memory.available": "٣%"}}, ("evictionHard.memory.available", "٣%")),
         ({"evictionHard": {"memory.available": "-5%"}}, ("evictionHard.memory.available", "-5%")),
         ({"evictionHard": {"memory.available": "-1Gi"}}, ("evictionHard.memory.available", "-1Gi")),
         ({"evictionHard": {"memory.available": "some"}}, ("evictionHard.memory.available", "some")),
