@@ -22,7 +22,7 @@ MOST_PHRASES: Final = 6
 SENTENCE_LIMITS: Final = {"a sentence": 35, "an average sentence": 18}
 """Of pages and docstrings."""
 SKIPPED: Final = frozenset({"build", "dist", "__pycache__", "histories"})
-WORDS: Final = frozenset((ROOT / "tools" / "private_words.txt").read_text().split())
+PRIVATE_TERMS: Final = frozenset((ROOT / "tools" / "private_words.txt").read_text().split())
 _PHRASE_LINES: Final = (ROOT / "tools" / "avoided_phrases.txt").read_text().splitlines()[1:]
 PHRASES: Final = {
     re.compile(one, re.IGNORECASE): term for one, _, term in (line.partition("  # ") for line in _PHRASE_LINES)
@@ -38,15 +38,15 @@ FIELD_TERMS: Final = frozenset(
 """Names that contain a private word and are terms of the field."""
 
 
-def words(name: str) -> list[str]:
+def split_name(name: str) -> list[str]:
     split = re.sub(r"([a-z0-9])([A-Z])|([A-Z]+)(?=[A-Z][a-z])", r"\1\3_\2", name)
-    return [word for word in split.lower().split("_") if word]
+    return [part for part in split.lower().split("_") if part]
 
 
 def is_private(name: str) -> bool:
-    found = words(name)
+    found = split_name(name)
     pairs = {"_".join(pair) for pair in pairwise(found)}
-    return "_".join(found) not in FIELD_TERMS and bool(WORDS & {*found, *pairs})
+    return "_".join(found) not in FIELD_TERMS and bool(PRIVATE_TERMS & {*found, *pairs})
 
 
 def definitions(tree: ast.AST) -> Iterator[tuple[int, str]]:

@@ -39,11 +39,11 @@ class RepairActivities:
         if request.step == "reboot" and (_is_recorded(claim, request, utc_now()) or _has_rebooted(node, request)):
             await self._mark_issued(request, claim, node)
             return RepairResult(outcome="done", why="it was already rebooted")
-        refusal = await self._find_refusal(request, claim, node)
-        if refusal is not None:
+        blocker = await self._find_blocker(request, claim, node)
+        if blocker is not None:
             if request.step == "begin" and claim.is_true(labels.REBOOTING):
                 await self._undo_begin(request, node)
-            return refusal
+            return blocker
         assert node is not None
         if request.step == "begin":
             return await self._begin_reboot(request, node)
@@ -53,16 +53,16 @@ class RepairActivities:
             return await self._request_replacement(request, request.due)
         return await self._replace_node(request, claim, node)
 
-    async def _find_refusal(
+    async def _find_blocker(
         self, request: RepairRequest, claim: NodeClaim, node: NodeFact | None
     ) -> RepairResult | None:
         """Why live state does not allow the step."""
         if node is None or _is_healthy(node, request):
-            return _refuse(f"Node {request.node_name} is healthy or gone")
+            return _postpone(f"Node {request.node_name} is healthy or gone")
         if request.step != "replace" and claim.metadata.is_deleting:
-            return _refuse(f"NodeClaim {request.name} is being deleted")
+            return _postpone(f"NodeClaim {request.name} is being deleted")
         if request.mode != "legacy" and node.annotations.get(labels.DO_NOT_REPAIR) == "true":
-            return _refuse(DO_NOT_REPAIR_MESSAGE)
+            return _postpone(DO_NOT_REPAIR_MESSAGE)
         why = await self._breaker.check(claim, node, request.pool, request.conditions, request.max_unhealthy)
         return RepairResult(outcome="held", why=why) if why else None
 
@@ -146,7 +146,7 @@ class RepairActivities:
         await publish_event_on(self._events, "NodeClaim", request, reason, message)
 
 
-def _refuse(why: str) -> RepairResult:
+def _postpone(why: str) -> RepairResult:
     return RepairResult(outcome="not now", why=why)
 
 
