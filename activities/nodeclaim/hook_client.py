@@ -53,7 +53,7 @@ class HttpHookClient:
             if guard.rejected and not guard.opened:
                 host = (urlsplit(url).hostname or "")[:MAX_HOST_LENGTH]
                 raise BadInput(
-                    f"{host!r} is at {guard.rejected}; write another address, or set {HOOK_LOCAL_ADDRESSES}=true"
+                    f"{host!r} is at {guard.rejected}; expected another address, or {HOOK_LOCAL_ADDRESSES}=true"
                 ) from error
             raise TryLater(f"no response: {str(error) or type(error).__name__}"[:_RESPONSE_MAX_CHARS]) from error
 

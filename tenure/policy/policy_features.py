@@ -43,8 +43,8 @@ def _local_addresses(rules: LifecycleRules) -> Iterator[str]:
             host = _host_of(hook.http.url) if hook.http else ""
             if kind := local_host_kind(host):
                 yield (
-                    f"{hook_field(rules, point, hook.name)}.http.url: {host[:MAX_HOST_LENGTH]!r} is {kind}, and the "
-                    f"hook fails; write another address, or set {HOOK_LOCAL_ADDRESSES}=true"
+                    f"{hook_field(rules, point, hook.name)}.http.url: {host[:MAX_HOST_LENGTH]!r} is {kind}, so the "
+                    f"hook fails; expected another address, or {HOOK_LOCAL_ADDRESSES}=true"
                 )
 
 

@@ -33,8 +33,8 @@ def resolve(*policies: PolicyFact, features: PolicyFeatures | None = None) -> Re
         (SURGE, "spec.drain.surgeSingleReplicas: true has no effect: set SURGE_SINGLE_REPLICAS=true and apply"),
         (
             IMDS,
-            "spec.hooks.afterDrain[0].http.url: '::ffff:a9fe:a9fe' is a link-local address, and the hook fails; write "
-            "another address, or set HOOK_LOCAL_ADDRESSES=true",
+            "spec.hooks.afterDrain[0].http.url: '::ffff:a9fe:a9fe' is a link-local address, so the hook fails; "
+            "expected another address, or HOOK_LOCAL_ADDRESSES=true",
         ),
     ],
 )

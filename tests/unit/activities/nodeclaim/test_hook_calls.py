@@ -104,7 +104,7 @@ def _address_info(address: str, port: int) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::ffff:127.0.0.1]", "0.0.0.0", "localhost"])
 async def test_local_address_is_rejected(service: Service, url: str, host: str) -> None:
-    with pytest.raises(BadInput, match=r" is at .*, a loopback address; write another .* HOOK_LOCAL_ADDRESSES=true"):
+    with pytest.raises(BadInput, match=r" is at .*, a loopback address; expected another .* HOOK_LOCAL_ADDRESSES=true"):
         await call_hook(url.replace("127.0.0.1", host), local_addresses=False)
     assert service.requests == []
 

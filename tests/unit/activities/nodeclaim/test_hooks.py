@@ -64,7 +64,7 @@ async def test_calls_of_killed_worker_count_as_attempts(cluster: FakeCluster) ->
 
 
 async def test_rejected_address_fails_at_once_with_policy_and_field(cluster: FakeCluster) -> None:
-    cluster.calls.faults["post"] = [BadInput("'web' is at ::1, a loopback address; write another address")]
+    cluster.calls.faults["post"] = [BadInput("'web' is at ::1, a loopback address; expected another address")]
     result = await run_hook(cluster, hook=CALL, seconds=60, policy="gpu", field="spec.hooks.beforeDrain[1]")
     assert result.outcome == "failed"
     assert result.why.startswith("LifecyclePolicy gpu: spec.hooks.beforeDrain[1].http.url: 'web' is at ::1")

@@ -131,7 +131,7 @@ async def test_hooks_run_in_order_at_each_point(fake: WorkerHarness) -> None:
 async def test_rejected_hook_address_names_policy_field_and_fix(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     problem = (
-        "'hooks.example.com' is at ::1, a loopback address; write another address, or set HOOK_LOCAL_ADDRESSES=true"
+        "'hooks.example.com' is at ::1, a loopback address; expected another address, or HOOK_LOCAL_ADDRESSES=true"
     )
     fake.calls.faults["post"] = [BadInput(problem)]
     rules = hook_rules(afterDrain=[JOB, CALL]) | {"hook_policies": {"afterDrain": "web"}}
