@@ -318,7 +318,7 @@ async def test_rejected_event_with_notify_fallback_keeps_node(fake: WorkerHarnes
     ("start_nodeclaim", "fields", "expected_message"),
     [
         (nodeclaim_waiting_for_approval, {"by": " "}, "expected the requester"),
-        (nodeclaim_waiting_for_approval, {"reason": "x" * 301}, "write at most 300"),
+        (nodeclaim_waiting_for_approval, {"reason": "x" * 301}, "expected at most 300"),
         (nodeclaim_with_deferred_event, {}, "no event that waits for approval"),
     ],
     ids=["no requester", "long reason", "nothing to approve"],
