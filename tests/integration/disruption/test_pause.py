@@ -15,7 +15,7 @@ from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.model.signals import Resume
 from tests.support.product.cluster_scope import ClusterScope
 from tests.support.product.drains import apply_drain_rules, terminating_pod
-from tests.support.product.eventually import assert_throughout, wait_until
+from tests.support.product.eventually import assert_throughout, query_state, wait_until
 from tests.support.product.product import DedicatedProduct, InstalledProduct
 
 WorkflowRef = WorkflowHandle[Any, Any]
@@ -132,7 +132,7 @@ async def test_namespace_annotation_pauses_the_whole_cluster(own_product: Dedica
 
 async def _assert_draining(scope: ClusterScope, handle: WorkflowRef, claim: str) -> None:
     """Its drain has started, and its NodeClaim is not deleted yet."""
-    state = await handle.query("state", result_type=NodeClaimState)
+    state = await query_state(handle, NodeClaimState)
     assert (state.drain or DrainState()).defers_deletion, state.phase
     found = await scope.product.kube.request("GET", NODE_CLAIMS.path(claim))
     assert "deletionTimestamp" not in found["metadata"]

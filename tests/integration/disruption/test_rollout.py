@@ -8,7 +8,7 @@ from tenure.model.disruption.commands import CommandState
 from tenure.model.rollout import ApproveRollout
 from tenure.sandbox.nodes.fault_rules import NeverRegister
 from tests.support.product.cluster_scope import ClusterScope, object_names
-from tests.support.product.eventually import assert_throughout, wait_until
+from tests.support.product.eventually import assert_throughout, query_state, wait_until
 from tests.support.product.objects import lifecycle_policy
 from tests.support.product.product import InstalledProduct
 from workflows import search_attributes
@@ -81,7 +81,7 @@ async def _assert_command_blocked(scope: ClusterScope, text: str) -> None:
     query = f"WorkflowType = 'Disruption' AND {search_attributes.NODE_POOL.name} = '{scope.name}'"
     found = [one async for one in scope.product.temporal.list_workflows(query)]
     handles = [scope.product.temporal.get_workflow_handle(one.id) for one in found]
-    blocked_by = [(await one.query("state", result_type=CommandState)).blocked_by for one in handles]
+    blocked_by = [(await query_state(one, CommandState)).blocked_by for one in handles]
     assert any(text in one for one in blocked_by), f"{scope.name}: commands are blocked by {blocked_by}"
 
 

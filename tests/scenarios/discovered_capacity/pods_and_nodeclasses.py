@@ -12,7 +12,7 @@ from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.workflow_states import ProvisioningState
 from tenure.sandbox.nodes.fault_rules import LessMemory
 from tests.support.product.cluster_scope import ClusterScope
-from tests.support.product.eventually import wait_until
+from tests.support.product.eventually import query_state, wait_until
 from tests.support.product.objects import Object, node_class, pod_spec
 from tests.support.product.product import InstalledProduct
 from workflows import ids
@@ -61,8 +61,7 @@ async def wait_until_launched_types(scope: ClusterScope, *types: str) -> None:
 async def discovered_capacity(product: InstalledProduct) -> DiscoveredCapacity:
     """The discovered capacity in the Provisioning workflow's state."""
     handle = product.temporal.get_workflow_handle(ids.provisioning(product.sandbox.plan.cluster_name))
-    state: ProvisioningState = await handle.query("state", result_type=ProvisioningState)
-    return state.discovered_capacity.discovered
+    return (await query_state(handle, ProvisioningState)).discovered_capacity.discovered
 
 
 async def assert_discovered(product: InstalledProduct, image: str, instance_type: str, memory: int) -> None:

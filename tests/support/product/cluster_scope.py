@@ -10,17 +10,16 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
-from temporalio.client import WorkflowHandle, WorkflowQueryFailedError
+from temporalio.client import WorkflowHandle
 
 from tenure.apis import labels
 from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.kube.client.resources import EVENTS, NODE_CLAIMS, NODE_POOLS, NODES, PODS
 from tenure.model.nodeclaim.state import NodeClaimState, Phase
-from tenure.model.signals import REPEAT_QUERY
 from tenure.policy.lifecycle.verdict import describe_blocker
 from tenure.sandbox.fault_proxy import Fault as ApiFault
 from tenure.sandbox.nodes.fault_rules import InjectedFault, Match, Rule
-from tests.support.product.eventually import wait_until
+from tests.support.product.eventually import query_state, wait_until
 from tests.support.product.objects import OF_TEST, Object, deployment, node_claim, node_pool
 from tests.support.product.shared_sandbox import FaultRule
 from workflows import ids
@@ -237,20 +236,8 @@ class ClusterScope:
         return self.product.temporal.get_workflow_handle(found.workflow_id)
 
     async def nodeclaim_state(self, claim: str) -> NodeClaimState:
-        """State of the NodeClaim's workflow. A worker that just loaded the run may reject the query with
-        REPEAT_QUERY; then it is repeated.
-        """
-        handle = await self.workflow_handle(claim)
-
-        async def query_state() -> NodeClaimState:
-            try:
-                state: NodeClaimState = await handle.query("state", result_type=NodeClaimState)
-            except WorkflowQueryFailedError as error:
-                assert REPEAT_QUERY not in str(error), error
-                raise
-            return state
-
-        return await wait_until(query_state)
+        """State of the NodeClaim's workflow."""
+        return await query_state(await self.workflow_handle(claim), NodeClaimState)
 
     async def describe(self) -> str:
         """Text about all NodeClaims, pods, events and provisioning, for the diagnosis of a failed test."""

@@ -3,11 +3,13 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import aiohttp
+from temporalio.client import WorkflowHandle, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from tenure.model.signals import REPEAT_QUERY
 from tenure.sandbox.errors import ApiError
 
 T = TypeVar("T")
@@ -50,6 +52,20 @@ async def wait_until(
             if last:
                 raise
         await asyncio.sleep(poll_interval)
+
+
+async def query_state(handle: WorkflowHandle[Any, Any], result_type: type[T]) -> T:
+    """The workflow's state. A worker that has just loaded the run may reject the query, which is then repeated."""
+
+    async def query() -> T:
+        try:
+            state: T = await handle.query("state", result_type=result_type)
+        except WorkflowQueryFailedError as error:
+            assert REPEAT_QUERY not in str(error), error
+            raise
+        return state
+
+    return await wait_until(query)
 
 
 async def assert_throughout(check: Callable[[], Awaitable[object]], *, seconds: float) -> None:
