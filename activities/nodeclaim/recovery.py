@@ -9,6 +9,7 @@ from temporalio import activity
 from activities.node_conditions import DRAIN_CLEARED, MAINTENANCE_CLEARED, MAINTENANCE_TYPES, set_node_conditions
 from activities.nodeclaim.eviction import withdraw_requests
 from activities.nodeclaim.instance_assignment import launched_from_status, write_launched
+from activities.nodeclaim.repair import rebooting_condition
 from activities.ports.core import ConditionPatch, LaunchFacts, Ports, find_node, find_nodeclaim
 from activities.runtime import map_faults
 from tenure.apis import labels
@@ -89,9 +90,7 @@ class RecoveryActivities:
             await self._nodes.unmark_rebooting(node.name)
             await withdraw_requests(self._ports, node.name)
         await self._claims.patch_annotations(claim.name, {labels.REBOOT_PRE_BOOT_ID: None}, uid=claim.uid)
-        ended = ConditionPatch(
-            type=labels.REBOOTING, status="False", reason=labels.REBOOT_FAILED, message="its workflow was lost"
-        )
+        ended = rebooting_condition(labels.REBOOT_FAILED, "its workflow was lost", status="False")
         await self._claims.patch(claim.name, claim.uid, conditions=(ended,), now=utc_now())
 
     async def _launched_from_tags(self, claim: NodeClaim) -> LaunchedInstance | None:

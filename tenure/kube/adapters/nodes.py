@@ -5,7 +5,7 @@ is built again if the kubelet has changed the Node in between.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Final
@@ -267,11 +267,8 @@ def _early_eviction_json_patch(uid: str, *, tainted: bool, stamp: str) -> list[J
 
 
 def _disruption_patch(node: Json) -> Json | None:
-    current_taints = node["spec"].get("taints") or []
     current_labels = node["metadata"].get("labels") or {}
-    patch: Json = {}
-    if not any(_is_disrupted(one) for one in current_taints):
-        patch["spec"] = {"taints": [*current_taints, _TAINT]}
+    patch = _add_taint(node, _TAINT, _is_disrupted)
     if _LB not in current_labels:
         patch["metadata"] = {"labels": {_LB: labels.EXCLUDE_FROM_LOAD_BALANCERS_VALUE}}
     return patch or None
@@ -283,12 +280,8 @@ def _early_eviction_patch(node: Json, stamp: str) -> Json:
 
 
 def _undo_disruption_patch(node: Json) -> Json | None:
-    current_taints = node["spec"].get("taints") or []
-    remaining = [one for one in current_taints if not _is_disrupted(one)]
     current_labels = node["metadata"].get("labels") or {}
-    patch: Json = {}
-    if remaining != current_taints:
-        patch["spec"] = {"taints": remaining}
+    patch = _remove_taints(node, _is_disrupted)
     if current_labels.get(_LB) == labels.EXCLUDE_FROM_LOAD_BALANCERS_VALUE:
         patch["metadata"] = {"labels": {_LB: None}}
     if labels.EARLY_EVICTED_AT in (node["metadata"].get("annotations") or {}):
@@ -297,14 +290,24 @@ def _undo_disruption_patch(node: Json) -> Json | None:
 
 
 def _rebooting_patch(node: Json) -> Json | None:
-    taints = node["spec"].get("taints") or []
-    return None if any(map(_is_rebooting, taints)) else {"spec": {"taints": [*taints, _REBOOTING_TAINT]}}
+    return _add_taint(node, _REBOOTING_TAINT, _is_rebooting) or None
 
 
 def _undo_rebooting_patch(node: Json) -> Json | None:
+    return _remove_taints(node, _is_rebooting) or None
+
+
+def _add_taint(node: Json, taint: Json, is_present: Callable[[Json], bool]) -> Json:
+    """A patch; empty if the taint is present."""
     taints = node["spec"].get("taints") or []
-    remaining = [one for one in taints if not _is_rebooting(one)]
-    return {"spec": {"taints": remaining}} if remaining != taints else None
+    return {} if any(map(is_present, taints)) else {"spec": {"taints": [*taints, taint]}}
+
+
+def _remove_taints(node: Json, is_removed: Callable[[Json], bool]) -> Json:
+    """A patch; empty if there is no such taint."""
+    taints = node["spec"].get("taints") or []
+    remaining = [one for one in taints if not is_removed(one)]
+    return {"spec": {"taints": remaining}} if remaining != taints else {}
 
 
 def _is_rebooting(taint: Json) -> bool:

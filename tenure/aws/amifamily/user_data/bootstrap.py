@@ -19,6 +19,7 @@ from tenure.aws.amifamily.user_data.config import (
     Bootstrap,
     UserDataError,
     UserDataTooLarge,
+    replace_surrogates,
     why_too_large,
 )
 from tenure.aws.amifamily.user_data.windows import render_windows
@@ -57,7 +58,7 @@ def render(family: Family, bootstrap: Bootstrap) -> str:
     """
     if problem := why_too_large(bootstrap.custom):
         raise UserDataTooLarge(problem)
-    bootstrap = bootstrap.model_copy(update={"custom": bootstrap.custom.encode(errors="replace").decode()})
+    bootstrap = bootstrap.model_copy(update={"custom": replace_surrogates(bootstrap.custom)})
     dialect = _DIALECTS.get(family.name)
     text = dialect(bootstrap) if dialect else bootstrap.custom
     size = len(text.encode())

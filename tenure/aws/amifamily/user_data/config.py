@@ -44,6 +44,11 @@ class Bootstrap(Value):
         return bool(self.dns) and ":" in self.dns[0]
 
 
+def replace_surrogates(text: str) -> str:
+    """Replace lone surrogates, which UTF-8 cannot encode."""
+    return text.encode(errors="replace").decode()
+
+
 def why_too_large(text: str) -> str:
     """Why EC2 would reject `spec.userData` for its size; empty if it fits. Parsers get no longer text."""
     size = len(text.encode(errors="replace"))

@@ -9,7 +9,7 @@ from typing import Final
 
 from tenure.aws.amifamily.families import CUSTOM, Family
 from tenure.aws.amifamily.user_data.bottlerocket import dropped_settings
-from tenure.aws.amifamily.user_data.config import LIMIT, UserDataError, why_too_large
+from tenure.aws.amifamily.user_data.config import LIMIT, UserDataError, replace_surrogates, why_too_large
 from tenure.aws.amifamily.user_data.documents import load_toml, load_yaml
 from tenure.aws.amifamily.user_data.mime import decode_part, is_mime
 
@@ -30,7 +30,7 @@ def why_unreadable(text: str, family: Family) -> str:
         return problem
     if family is CUSTOM or not text.strip():
         return ""
-    text = text.encode(errors="replace").decode()
+    text = replace_surrogates(text)
     if family.name == "Bottlerocket":
         problem = _why_no_settings(text)
     elif family.os == "windows":
