@@ -107,8 +107,8 @@ def decide_ready(state: NodeClaimState, now: datetime) -> ReadyDecision:
     if not observed.node_name:
         return ReadyDecision(do="look", why="NodeNotFound")
     is_in_maintenance = maintenance_until(state) is not None
-    is_left_alone = is_in_maintenance and state.health.reboot is None
-    repair = Repair() if is_left_alone else decide_repair(state, now)
+    is_repair_suspended = is_in_maintenance and state.health.reboot is None
+    repair = Repair() if is_repair_suspended else decide_repair(state, now)
     needs_permit = repair.do == "reboot" and requires_reboot_permit(state)
     if repair.do != "wait" and not needs_permit:
         return ReadyDecision(do="repair", why=repair.condition)
