@@ -71,6 +71,12 @@ def test_image_has_only_the_environment_and_runs_unprivileged() -> None:
     assert {port for step in FINAL if step.instruction == "EXPOSE" for port in step.rest.split()} == ports
 
 
+def test_both_stages_use_a_slim_base_pinned_by_digest() -> None:
+    assert re.search(r"^ARG PYTHON=3\.11\.\d+-slim-\w+@sha256:[0-9a-f]{64}$", FILE.read_text(), flags=re.M)
+    stages = [step.rest.split()[0] for step in (*BUILD, *FINAL) if step.instruction == "FROM"]
+    assert stages == ["python:${PYTHON}"] * 2
+
+
 def test_all_packages_are_locked_with_hashes_or_from_source() -> None:
     installs = [step.arguments() for step in BUILD if step.instruction == "RUN" and "install" in step.rest]
     assert len(installs) == 3
