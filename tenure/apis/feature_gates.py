@@ -1,6 +1,6 @@
 """The feature gates: source of the settings, docs/reference/settings.md, the chart's schema and `tenure adopt`.
 
-Names and defaults are Karpenter's (reference 1.15).
+Names and defaults are Karpenter's (reference 1.15), except DRANeuron, which Karpenter does not have.
 """
 
 from enum import StrEnum
@@ -70,6 +70,13 @@ class FeatureGate(StrEnum):
         False,
         "[launch nodes for ResourceClaims](../provisioning/dra.md#new-nodes) on EFA interfaces; needs "
         "`IGNORE_DRA_REQUESTS=false`",
+        "AWS_FEATURE_GATES",
+    )
+    DRA_NEURON = (
+        "DRANeuron",
+        False,
+        "[launch nodes for ResourceClaims](../provisioning/dra.md#new-nodes) on Neuron devices; needs "
+        "`IGNORE_DRA_REQUESTS=false`; not in Karpenter",
         "AWS_FEATURE_GATES",
     )
     REBOOT_FOR_REPAIR = (

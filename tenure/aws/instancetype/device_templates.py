@@ -1,8 +1,10 @@
 """Devices that DRA drivers publish on the nodes of an instance type, known before its launch.
 
-The values are those of Karpenter's tables, which were read from real nodes (reference 1.15, A9). Attributes whose value
-is not known before the launch, such as the driver's version and the PCIe root, are left out. Other families have no
-template; neither have fractional GPUs (g6f, gr6f).
+The values for GPUs and EFA are those of Karpenter's tables, which were read from real nodes (reference 1.15, A9). Those
+for Neuron devices are the driver's list of attributes (AWS Neuron documentation, containers/neuron-dra). Attributes
+whose value is not known before the launch are left out, such as the driver's version and the PCIe root, and those that
+differ between the devices of a node. Other families have no template; neither have fractional GPUs (g6f, gr6f) and
+UltraServers (trn2u), whose devices are whole nodes.
 """
 
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from tenure.aws.settings import AwsSettings
 from tenure.model.instance_types import DeviceTemplate
 
 NVIDIA_DRIVER: Final = "gpu.nvidia.com"
+NEURON_DRIVER: Final = "neuron.aws.com"
 
 
 class _Gpu(NamedTuple):
@@ -43,17 +46,27 @@ _GPU_BY_FAMILY: Final = {
     "p6-b300": _Gpu("NVIDIA B300 SXM6 AC", "Blackwell", "10.3.0", "268Gi"),
 }
 _MEMORY_BY_TYPE: Final = {"g5g.metal": "16Gi"}
+_NEURON_FAMILIES: Final = frozenset({"trn1", "trn1n", "trn2"})
+"""The driver supports Trainium only."""
 _WITHOUT_RDMA: Final = frozenset({"g4dn.metal"})
 
 
-def device_templates_of(info: TypeInfo, capacity: Resources, settings: AwsSettings) -> tuple[DeviceTemplate, ...]:
-    """Empty unless the gate of the driver is enabled. `capacity`: of the type under its EC2NodeClass."""
-    gpu = _GPU_BY_FAMILY.get(info.name.partition(".")[0])
-    return tuple(_build_templates(info, capacity, settings, gpu)) if gpu else ()
+def device_templates_of(
+    info: TypeInfo, capacity: Resources, settings: AwsSettings, *, shared_gpus: bool = False
+) -> tuple[DeviceTemplate, ...]:
+    """Empty unless the gate of the driver is enabled. `capacity`: of the type under its EC2NodeClass. Shared GPUs have
+    no template."""
+    family = info.name.partition(".")[0]
+    if family not in _GPU_BY_FAMILY and family not in _NEURON_FAMILIES:
+        return ()
+    gpu = None if shared_gpus else _GPU_BY_FAMILY.get(family)
+    return tuple(_build_templates(info, capacity, settings, gpu))
 
 
-def _build_templates(info: TypeInfo, capacity: Resources, settings: AwsSettings, gpu: _Gpu) -> Iterator[DeviceTemplate]:
-    if settings.is_gate_enabled(FeatureGate.DRA_NVIDIA_GPU) and (gpus := capacity.get(labels.NVIDIA_GPU)):
+def _build_templates(
+    info: TypeInfo, capacity: Resources, settings: AwsSettings, gpu: _Gpu | None
+) -> Iterator[DeviceTemplate]:
+    if gpu and settings.is_gate_enabled(FeatureGate.DRA_NVIDIA_GPU) and (gpus := capacity.get(labels.NVIDIA_GPU)):
         yield DeviceTemplate(
             driver=NVIDIA_DRIVER,
             pool=f"gpus-{info.name}",
@@ -67,6 +80,14 @@ def _build_templates(info: TypeInfo, capacity: Resources, settings: AwsSettings,
                 "type": {"string": "gpu"},
             },
             capacity={"memory": {"value": _MEMORY_BY_TYPE.get(info.name, gpu.memory)}},
+        )
+    if settings.is_gate_enabled(FeatureGate.DRA_NEURON) and (devices := capacity.get(labels.NEURON)):
+        yield DeviceTemplate(
+            driver=NEURON_DRIVER,
+            pool=f"neuron-{info.name}",
+            name="neuron-device-0",
+            count=devices,
+            attributes={"instanceType": {"string": info.name}, "resourceType": {"string": "neuron_device"}},
         )
     if settings.is_gate_enabled(FeatureGate.DRA_EFA) and (interfaces := capacity.get(labels.EFA)):
         yield DeviceTemplate(

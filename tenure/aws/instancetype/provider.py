@@ -17,6 +17,7 @@ from tenure.aws.amifamily.image_disks import DisksByImage
 from tenure.aws.amifamily.images import ImageDiskReader
 from tenure.aws.client.client import AwsClients
 from tenure.aws.instancetype.capacity_reservations import Reservations
+from tenure.aws.instancetype.gpu_sharing import shares_gpus
 from tenure.aws.instancetype.info import TypeInfo
 from tenure.aws.instancetype.prices import PriceTable, read_prices
 from tenure.aws.instancetype.resolver import Region, ResolvedTypes, resolve_types
@@ -57,6 +58,7 @@ def key_of(
         group.model_dump_json() if group else None,
         [one.model_dump_json() for one in reserved],
         {image: one.model_dump_json() for image, one in disks.items()},
+        shares_gpus(node_class),
     )
     return json.dumps(parts, sort_keys=True)
 

@@ -19,6 +19,7 @@ from tenure.aws.amifamily.images import ImageMap
 from tenure.aws.instancetype.capacity import Machine, capacity_of, overhead_of
 from tenure.aws.instancetype.capacity_reservations import reserved_labels, reserved_offerings
 from tenure.aws.instancetype.device_templates import device_templates_of
+from tenure.aws.instancetype.gpu_sharing import shares_gpus
 from tenure.aws.instancetype.info import TYPE_KEYS, TypeInfo, type_labels
 from tenure.aws.instancetype.prices import PriceTable
 from tenure.aws.instancetype.volume_limits import ebs_attachments_of
@@ -212,7 +213,9 @@ class _Resolver:
             offerings=tuple(self._offerings(info, zones if launchable else {}, matching)),
             image_id=image,
             ebs_attachments=ebs_attachments_of(machine),
-            device_templates=device_templates_of(info, capacity, self._settings),
+            device_templates=device_templates_of(
+                info, capacity, self._settings, shared_gpus=shares_gpus(self._node_class)
+            ),
         )
 
     def _with_expressions(self, machine: Machine) -> tuple[Machine, bool]:

@@ -1,9 +1,9 @@
-"""Problems of an EC2NodeClass that its spec alone shows, with Karpenter's checks, order and reasons (reference 7.2).
+"""Problems of an EC2NodeClass that the object alone shows, with Karpenter's checks, order and reasons (reference 7.2).
 
 They need no call to AWS. The CRD's schema covers the checks of the API server.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tenure.apis import labels
@@ -12,6 +12,7 @@ from tenure.apis.feature_gates import FeatureGate
 from tenure.aws.amifamily.families import Family
 from tenure.aws.amifamily.user_data.config import why_too_large
 from tenure.aws.amifamily.user_data.validation import why_unreadable
+from tenure.aws.instancetype.gpu_sharing import shares_gpus, why_sharing_invalid
 from tenure.aws.kubelet.expressions import ExpressionError, compile_expression
 from tenure.aws.kubelet.validation import expressions_of, why_malformed, why_unsupported
 from tenure.aws.settings import AwsSettings
@@ -27,13 +28,17 @@ _ANY: Final = "any"
 """A value, where only the keys count."""
 
 
-def find_spec_problem(node_class: EC2NodeClass, family: Family, *, expressions: bool = False) -> Problem | None:
-    """The first problem of kubelet settings and user data. `expressions`: the gate NodeClassCEL is enabled."""
+def find_spec_problem(
+    node_class: EC2NodeClass, family: Family, is_enabled: Callable[[FeatureGate], bool]
+) -> Problem | None:
+    """The first problem of kubelet settings, shared GPUs and user data."""
     raw = node_class.spec.kubelet or {}
+    expressions = is_enabled(FeatureGate.NODECLASS_CEL)
     return (
         _kubelet_problem(labels.INVALID_KUBELET_CONFIGURATION, why_malformed(raw))
         or (_why_expression_invalid(raw) if expressions else _why_expressions_disabled(raw))
         or _kubelet_problem(labels.UNSUPPORTED_KUBELET_CONFIGURATION, why_unsupported(raw, family))
+        or _gpu_sharing_problem(node_class, is_enabled)
         or _user_data(node_class, family)
     )
 
@@ -69,6 +74,16 @@ def _why_expression_invalid(raw: Mapping[str, Any]) -> Problem | None:
             compile_expression(text)
         except ExpressionError as error:
             return labels.KUBELET_EXPRESSION_INVALID, f"spec.kubelet.{_field_name(field, key)}: {error}"
+    return None
+
+
+def _gpu_sharing_problem(node_class: EC2NodeClass, is_enabled: Callable[[FeatureGate], bool]) -> Problem | None:
+    field = f"metadata.annotations[{labels.NVIDIA_CONSUMABLE_CAPACITY}]"
+    if problem := why_sharing_invalid(node_class):
+        return labels.NVIDIA_CONSUMABLE_CAPACITY_INVALID, f"{field}: {problem}"
+    if shares_gpus(node_class) and not is_enabled(FeatureGate.DRA_NVIDIA_GPU):
+        remedy = f"set {FeatureGate.DRA_NVIDIA_GPU.example}, or remove the annotation"
+        return labels.DRA_DISABLED, f"{field}: shared GPUs need the gate {FeatureGate.DRA_NVIDIA_GPU}: {remedy}"
     return None
 
 

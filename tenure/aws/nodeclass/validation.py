@@ -37,10 +37,10 @@ from tenure.model.provider_results import ConditionPatch
 
 
 def why_invalid(
-    node_class: EC2NodeClass, family: Family, cluster: ClusterFacts, *, expressions: bool = False
+    node_class: EC2NodeClass, family: Family, cluster: ClusterFacts, settings: AwsSettings
 ) -> Problem | None:
-    """The first problem of the spec. `expressions`: the gate NodeClassCEL is enabled."""
-    return _why_no_service_cidr(family, cluster) or find_spec_problem(node_class, family, expressions=expressions)
+    """The first problem of the object and the cluster, without a query."""
+    return _why_no_service_cidr(family, cluster) or find_spec_problem(node_class, family, settings.is_gate_enabled)
 
 
 def why_not_evaluated(
@@ -105,9 +105,7 @@ class Validation:
             if family is not AL2023:
                 raise
             return _invalid((labels.CLUSTER_CIDR_RESOLUTION_FAILED, fault.message))
-        problem = why_invalid(
-            node_class, family, cluster, expressions=self._settings.is_gate_enabled(FeatureGate.NODECLASS_CEL)
-        )
+        problem = why_invalid(node_class, family, cluster, self._settings)
         if problem:
             return _invalid(problem)
         waiting = _waiting_condition(dependencies)

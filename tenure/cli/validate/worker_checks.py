@@ -73,7 +73,7 @@ def _nodepool_problems(found: Json) -> tuple[str, ...]:
 def _nodeclass_problems(found: Json) -> Iterator[str]:
     node_class = EC2NodeClass.from_object(found)
     family = family_of(node_class)
-    found_problems = (find_spec_problem(node_class, family, expressions=True), why_tags(node_class, _ANY_CLUSTER))
+    found_problems = (find_spec_problem(node_class, family, lambda _: True), why_tags(node_class, _ANY_CLUSTER))
     yield from (problem[1] for problem in found_problems if problem)
 
 

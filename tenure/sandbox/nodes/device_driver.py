@@ -1,4 +1,5 @@
-"""ResourceSlices of DRA drivers for the devices of a machine, as `gpu.nvidia.com` and `dra.net` publish them.
+"""ResourceSlices of DRA drivers for the devices of a machine, as `gpu.nvidia.com`, `neuron.aws.com` and `dra.net`
+publish them.
 
 Memory is the amount that EC2 lists, which is more than a driver reports for some GPUs.
 """
@@ -10,7 +11,11 @@ from tenure.sandbox.nodes.capacity import EFA
 from tenure.sandbox.nodes.instances import GPU_RESOURCES, Gpu, MachineType
 
 GPU_DRIVER: Final = "gpu.nvidia.com"
+NEURON_DRIVER: Final = "neuron.aws.com"
 EFA_DRIVER: Final = "dra.net"
+NEURON: Final = "aws.amazon.com/neuron"
+_TRAINIUM: Final = "trn"
+"""The Neuron driver publishes no devices of Inferentia."""
 _GPUS: Final = {
     "T4": ("Tesla T4", "Turing", "7.5.0"),
     "T4g": ("NVIDIA T4G", "Turing", "7.5.0"),
@@ -27,8 +32,10 @@ def build_slices(node: str, node_uid: str, machine: MachineType, found: dict[str
     """`found`: the numbers of devices that device plugins would report, by extended resource. The Node owns the slices,
     so that they are deleted with it."""
     gpus = [one for one in machine.gpus if found.get(GPU_RESOURCES["NVIDIA"]) and one.manufacturer == "NVIDIA"]
+    chips = found.get(NEURON, 0) if machine.name.startswith(_TRAINIUM) else 0
     devices = {
         GPU_DRIVER: [_gpu_device(gpu, node, number) for gpu in gpus for number in range(gpu.count)],
+        NEURON_DRIVER: [_neuron_device(machine.name, number) for number in range(chips)],
         EFA_DRIVER: [_efa_device(number) for number in range(found.get(EFA, 0))],
     }
     return [_build_slice(node, node_uid, driver, many) for driver, many in devices.items() if many]
@@ -65,6 +72,19 @@ def _gpu_device(gpu: Gpu, node: str, number: int) -> Json:
             "resource.kubernetes.io/pcieRoot": {"string": f"pci0000:{number:02x}"},
         },
         "capacity": {"memory": {"value": f"{gpu.memory_mib}Mi"}},
+    }
+
+
+def _neuron_device(instance_type: str, number: int) -> Json:
+    return {
+        "name": f"neuron-device-{number}",
+        "attributes": {
+            "deviceId": {"int": number},
+            "instanceType": {"string": instance_type},
+            "resourceType": {"string": "neuron_device"},
+            "neuronDriverVersion": {"string": "2.25.4.0"},
+            "draDriverVersion": {"version": "1.0.0"},
+        },
     }
 
 

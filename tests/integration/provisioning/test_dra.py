@@ -1,5 +1,7 @@
 """Dynamic Resource Allocation on real components: kube-scheduler allocates devices that simulated drivers publish."""
 
+import pytest
+
 from tenure.apis.labels import INSTANCE_TYPE, NODEPOOL, REQUESTED_DRA_DRIVERS
 from tenure.kube.client.resources import NODES, RESOURCE_SLICES
 from tests.support.product.cluster_scope import ClusterScope
@@ -8,7 +10,19 @@ from tests.support.product.objects import Object, pending_pod, pod_spec
 from tests.support.product.product import DedicatedProduct
 from tests.support.product.underutilized_nodes import CONSOLIDATION
 
-ONE_GPU, FOUR_GPUS = "g5.xlarge", "g5.12xlarge"
+ONE_GPU, FOUR_GPUS, ONE_NEURON_DEVICE = "g5.xlarge", "g5.12xlarge", "trn1.2xlarge"
+A10G = (
+    "device.driver == 'gpu.nvidia.com'",
+    "device.attributes['gpu.nvidia.com'].productName == 'NVIDIA A10G'",
+    "device.capacity['gpu.nvidia.com'].memory.compareTo(quantity('20Gi')) >= 0",
+)
+TRAINIUM = (
+    "device.driver == 'neuron.aws.com'",
+    "device.attributes['neuron.aws.com'].resourceType == 'neuron_device'",
+    f"device.attributes['neuron.aws.com'].instanceType == '{ONE_NEURON_DEVICE}'",
+)
+"""Selectors of a DeviceClass, and the last one of the request."""
+Selectors = tuple[str, str, str]
 MOVE_SECONDS = 240.0
 
 
@@ -45,17 +59,24 @@ async def test_unsupported_claim_is_refused_by_name(own_product: DedicatedProduc
         await assert_throughout(scope.assert_no_nodes, seconds=5)
 
 
-async def test_pending_pod_with_gpu_claim_gets_a_node(own_product: DedicatedProduct) -> None:
-    """The cheapest type with a GPU is launched, and its driver publishes the device before initialization."""
-    await own_product.ensure_worker(IGNORE_DRA_REQUESTS="false", AWS_FEATURE_GATES="DRANVIDIAGPU=true")
-    async with own_product.scope("dra-new", types=("m5.large", ONE_GPU, FOUR_GPUS)) as scope:
-        await create_claim_objects(scope)
+@pytest.mark.parametrize(
+    ("name", "selectors", "driver", "expected"),
+    [("gpu", A10G, "gpu.nvidia.com", ONE_GPU), ("neuron", TRAINIUM, "neuron.aws.com", ONE_NEURON_DEVICE)],
+)
+async def test_pending_pod_with_claim_gets_a_node(
+    own_product: DedicatedProduct, name: str, selectors: Selectors, driver: str, expected: str
+) -> None:
+    """The cheapest type with the device is launched, and its driver publishes the device before initialization."""
+    await own_product.ensure_worker(IGNORE_DRA_REQUESTS="false", AWS_FEATURE_GATES="DRANVIDIAGPU=true,DRANeuron=true")
+    types = ("m5.large", ONE_GPU, FOUR_GPUS, ONE_NEURON_DEVICE)
+    async with own_product.scope(f"dra-{name}", types=types) as scope:
+        await create_claim_objects(scope, selectors)
         await scope.create_deployment(1, scope.name, **pod_spec(scope.name, cpu="10m"), **claims_of(scope))
         await wait_until(lambda: scope.assert_pods_running(1, scope.name))
         await wait_until(lambda: scope.assert_nodes_initialized(1))
         (node,), (claim,) = await scope.nodes(), await scope.nodeclaims()
-        assert node["metadata"]["labels"][INSTANCE_TYPE] == ONE_GPU
-        assert claim["metadata"]["annotations"][REQUESTED_DRA_DRIVERS] == "gpu.nvidia.com"
+        assert node["metadata"]["labels"][INSTANCE_TYPE] == expected
+        assert claim["metadata"]["annotations"][REQUESTED_DRA_DRIVERS] == driver
         assert not any("device" in key for key in claim["spec"]["resources"]["requests"])
 
 
@@ -63,20 +84,13 @@ def claims_of(scope: ClusterScope) -> Object:
     return {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": scope.name}]}
 
 
-async def create_claim_objects(scope: ClusterScope, **exactly: str) -> None:
-    """A DeviceClass of A10G GPUs and a template of one such GPU, both with the scope's name."""
+async def create_claim_objects(scope: ClusterScope, selectors: Selectors = A10G, **exactly: str) -> None:
+    """A DeviceClass and a template of one of its devices, both with the scope's name."""
     api = {"apiVersion": "resource.k8s.io/v1"}
-    selectors = [
-        {"cel": {"expression": "device.driver == 'gpu.nvidia.com'"}},
-        {"cel": {"expression": "device.attributes['gpu.nvidia.com'].productName == 'NVIDIA A10G'"}},
-    ]
+    *of_class, of_request = [{"cel": {"expression": one}} for one in selectors]
     meta = {"name": scope.name}
-    await scope.apply_manifest(api | {"kind": "DeviceClass", "metadata": meta, "spec": {"selectors": selectors}})
-    memory = "device.capacity['gpu.nvidia.com'].memory.compareTo(quantity('20Gi')) >= 0"
-    request = {
-        "name": "gpu",
-        "exactly": {"deviceClassName": scope.name, "selectors": [{"cel": {"expression": memory}}], **exactly},
-    }
+    await scope.apply_manifest(api | {"kind": "DeviceClass", "metadata": meta, "spec": {"selectors": of_class}})
+    request = {"name": "gpu", "exactly": {"deviceClassName": scope.name, "selectors": [of_request], **exactly}}
     spec = {"spec": {"devices": {"requests": [request]}}}
     metadata = meta | {"namespace": "default"}
     await scope.apply_manifest(api | {"kind": "ResourceClaimTemplate", "metadata": metadata, "spec": spec})

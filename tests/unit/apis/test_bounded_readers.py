@@ -50,7 +50,7 @@ from tenure.policy.disruption.budgets import (
 from tenure.policy.lifecycle.pauses import PauseError, pause_from_annotation, read_pause
 from tenure.policy.lifecycle_policy import problem_in, restrict_to_valid
 from tenure.policy.nodepool import validate_nodepool
-from tests.support.aws.builders import CLUSTER
+from tests.support.aws.builders import CLUSTER, SETTINGS
 from tests.support.hostile.objects import MESSAGE, build_base, list_fields, put
 from tests.support.hostile.values import FAMILIES as VALUES
 from tests.support.product.objects import Object
@@ -82,7 +82,7 @@ def read_policy(raw: Object) -> object:
 
 def read_node_class(raw: Object) -> object:
     node_class = EC2NodeClass.from_object(raw)
-    return why_invalid(node_class, family_of(node_class), CLUSTER)
+    return why_invalid(node_class, family_of(node_class), CLUSTER, SETTINGS)
 
 
 def read_buffer(raw: Object) -> object:

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from tenure.apis.feature_gates import FeatureGate
+from tenure.apis.labels import NVIDIA_CONSUMABLE_CAPACITY
 from tenure.aws.amifamily.families import FAMILIES, AliasError, parameters_of
 from tenure.aws.nodeclass.spec_validation import why_tags
 from tenure.aws.nodeclass.validation import why_invalid
@@ -18,14 +20,46 @@ from tests.support.aws.builders import CLUSTER, SETTINGS, build_nodeclass
     ],
 )
 def test_disabled_expression_is_reported_with_its_field_and_gate(kubelet: dict[str, Any], field: str) -> None:
-    reason, message = why_invalid(build_nodeclass(kubelet=kubelet), FAMILIES["AL2023"], CLUSTER) or ("", "")
+    reason, message = why_invalid(build_nodeclass(kubelet=kubelet), FAMILIES["AL2023"], CLUSTER, SETTINGS) or ("", "")
     assert reason == "KubeletExpressionsDisabled"
     assert message.startswith(f"{field}: ") and "NodeClassCEL" in message
 
 
+@pytest.mark.parametrize(
+    ("value", "gate", "reason"),
+    [
+        ("", False, ""),
+        ("disabled", False, ""),
+        ("memory", True, ""),
+        ("unlimited", True, ""),
+        ("4", True, ""),
+        ("+04", True, ""),
+        ("9223372036854775807", True, ""),
+        ("memory", False, "DRADisabled"),
+        ("4", False, "DRADisabled"),
+        ("0", True, "NVIDIAConsumableCapacityInvalid"),
+        ("-1", True, "NVIDIAConsumableCapacityInvalid"),
+        ("4.0", True, "NVIDIAConsumableCapacityInvalid"),
+        ("9223372036854775808", True, "NVIDIAConsumableCapacityInvalid"),
+        ("Memory", False, "NVIDIAConsumableCapacityInvalid"),
+        ("9" * 5000, False, "NVIDIAConsumableCapacityInvalid"),
+    ],
+)
+def test_shared_gpus_need_a_valid_mode_and_the_gate(value: str, gate: bool, reason: str) -> None:
+    annotations = {NVIDIA_CONSUMABLE_CAPACITY: value}
+    node_class = build_nodeclass()
+    metadata = node_class.metadata.model_copy(update={"annotations": annotations})
+    settings = SETTINGS.model_copy(update={"feature_gates": {FeatureGate.DRA_NVIDIA_GPU: gate}})
+    shared = node_class.model_copy(update={"metadata": metadata})
+    found, message = why_invalid(shared, FAMILIES["AL2023"], CLUSTER, settings) or ("", "")
+    assert found == reason
+    assert bool(message) == bool(reason) and len(message) < 300
+    assert not reason or message.startswith(f"metadata.annotations[{NVIDIA_CONSUMABLE_CAPACITY}]: ")
+
+
 def test_bottlerocket_needs_no_service_cidr() -> None:
     without = CLUSTER.model_copy(update={"cidr": ""})
-    assert why_invalid(build_nodeclass(), FAMILIES["Bottlerocket"], without) is None
+    assert why_invalid(build_nodeclass(), FAMILIES["Bottlerocket"], without, SETTINGS) is None
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,11 @@ def test_driver_publishes_one_slice_of_the_devices_in_use() -> None:
     memory = "device.capacity['gpu.nvidia.com'].memory.compareTo(quantity('20Gi')) >= 0"
     assert len(devices) == 4 and all(one.matches((selector, memory)) for one in devices)
     assert build_slices("n", "uid", machine("g5.12xlarge"), {}) == []
+    (neuron,) = build_slices("n", "uid", machine("trn1.32xlarge"), {NEURON: 16})
+    attributes = "device.attributes['neuron.aws.com']"
+    selectors = (f"{attributes}.instanceType == 'trn1.32xlarge'", f"{attributes}.resourceType == 'neuron_device'")
+    assert [one.matches(selectors) for one in resource_slice(neuron).devices] == [True] * 16
+    assert build_slices("n", "uid", machine("inf2.xlarge"), {NEURON: 1}) == []
     (efa,) = build_slices("n", "uid", machine("c6in.32xlarge"), {"vpc.amazonaws.com/efa": 2})
     assert [one.matches(("device.attributes['dra.net'].rdma",)) for one in resource_slice(efa).devices] == [True, True]
 
