@@ -155,6 +155,33 @@ HOSTILE = {
 }
 """A backtracking regular expression takes minutes for these texts."""
 BOUNDED: Final = ("duration", "quantity", "schedule")
+SLOW_TOML: Final = {
+    "dotted key": "a" + ".a" * 5_000 + "=1",
+    "dotted keys": "\n".join(f"a.b.c.d.e{one}=1" for one in range(700)),
+    "longer and longer dotted keys": "\n".join("a" + ".a" * one + f".b{one}=1" for one in range(95)),
+    "dotted keys of the maximum length": "\n".join("a." * 13 + f"b.k{one}=1" for one in range(300)),
+    "header": "[" + "a." * 5_000 + "a]",
+    "headers": "\n".join(f"[a.b{one}]" for one in range(1_100)),
+    "headers of the maximum length": "\n".join("[" + "a." * 13 + f"k{one}]" for one in range(300)),
+    "keys": "\n".join(f"k{one}=1" for one in range(1_400)),
+    "arrays of tables": "[[a]]\n" * 1_600,
+    "inline tables": "\n".join(f"k{one}={{a=1}}" for one in range(900)),
+    "array": "a=[" + "1," * 5_000 + "]",
+}
+"""10 KB each. Parsers and writers that keep the layout take seconds for some of them."""
+NODE_CONFIG: Final = "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec: {kubelet: {config: {\n%s\n}}}\n"
+SLOW_YAML: Final = {
+    "merge keys that double": "b0: &b0 {a: 1},"
+    + ",".join(f"b{one}: &b{one} {{<<: [*b{one - 1}, *b{one - 1}], k: 1}}" for one in range(1, 200)),
+    "merged mapping": "b: &b {"
+    + ",".join(f"k{one}: 1" for one in range(500))
+    + "},"
+    + ",".join(f"c{one}: {{<<: *b}}" for one in range(300)),
+    "aliases": "a0: &a0 [x,x]," + ",".join(f"a{one}: &a{one} [*a{one - 1},*a{one - 1}]" for one in range(1, 100)),
+    "keys": ",".join(f"k{one}: 1" for one in range(1_200)),
+    "sequence": "a: [" + "1," * 5_000 + "]",
+    "sexagesimal": "a: 1" + ":1" * 5_000,
+}
 
 
 def read_in_time(read: Callable[[], object], size: int, errors: tuple[type[Exception], ...]) -> None:
@@ -225,3 +252,21 @@ def test_numbers_consist_of_ascii_digits_only(reader: str, text: str) -> None:
     read, errors = TEXT_READERS[reader]
     with pytest.raises(errors):
         read(text)
+
+
+@pytest.mark.parametrize("text", SLOW_TOML.values(), ids=SLOW_TOML)
+def test_toml_that_is_slow_to_parse_is_read_in_time(text: str) -> None:
+    reader, errors = TEXT_READERS["rendered user data Bottlerocket"]
+    read_in_time(partial(reader, text), len(text), errors)
+
+
+@pytest.mark.parametrize("fields", SLOW_YAML.values(), ids=SLOW_YAML)
+def test_yaml_that_is_slow_to_parse_is_read_in_time(fields: str) -> None:
+    reader, errors = TEXT_READERS["user data AL2023"]
+    text = NODE_CONFIG % fields
+    read_in_time(partial(reader, text), len(text), errors)
+
+
+def test_yaml_whose_merge_keys_double_is_rejected_with_the_limit() -> None:
+    problem = why_unreadable(NODE_CONFIG % SLOW_YAML["merge keys that double"], FAMILIES["AL2023"])
+    assert "merge keys yield more than 16384 keys" in problem

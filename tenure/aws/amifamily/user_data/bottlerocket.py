@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-import tomlkit
+import tomli_w
 
 from tenure.aws.amifamily.user_data.config import Bootstrap, UserDataError
 from tenure.aws.amifamily.user_data.documents import load_toml
@@ -45,7 +45,7 @@ def render_bottlerocket(bootstrap: Bootstrap) -> str:
     if bootstrap.raid0:
         commands = _require_table(settings, "bootstrap-commands", "settings.bootstrap-commands")
         commands["000-mount-instance-storage"] = _raid_bootstrap_command(bootstrap)
-    return tomlkit.dumps(document)
+    return tomli_w.dumps(document, indent=0)
 
 
 def _parse_custom(custom: str) -> dict[str, Any]:

@@ -1,9 +1,7 @@
 """Bottlerocket: settings in TOML."""
 
+import tomllib
 from typing import Any
-
-import tomlkit
-from tomlkit.exceptions import TOMLKitError
 
 from tenure.sandbox.nodes.userdata.kubelet_join import Join, Taint, UserDataError, texts
 
@@ -15,8 +13,8 @@ def has_settings(text: str) -> bool:
 def read_settings(text: str) -> Join | None:
     """The Kubernetes settings; None if they name no cluster. Raises UserDataError."""
     try:
-        settings: dict[str, Any] = tomlkit.parse(text).unwrap().get("settings", {})
-    except TOMLKitError as error:
+        settings: dict[str, Any] = tomllib.loads(text).get("settings", {})
+    except tomllib.TOMLDecodeError as error:
         raise UserDataError(f"settings: {error}") from None
     kubernetes: dict[str, Any] = settings.get("kubernetes", {})
     cluster = kubernetes.get("cluster-name")
