@@ -119,7 +119,8 @@ def _check_trust(at: Subject, role: Mapping[str, Any]) -> list[Finding]:
     if services & set(_EC2):
         return []
     message = "EC2 cannot assume it, so instances have no credentials"
-    todo = f"aws iam update-assume-role-policy, with a statement that allows {_EC2[0]} sts:AssumeRole"
+    update = f"aws iam update-assume-role-policy --role-name {role['RoleName']} --policy-document file://trust.json"
+    todo = f"{update}, where the file has a statement that allows {_EC2[0]} sts:AssumeRole"
     return [at.problem(message, todo)]
 
 

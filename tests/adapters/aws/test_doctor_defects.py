@@ -16,6 +16,7 @@ from tenure.sandbox.aws.iam.credentials import WORKER_KEY
 from tests.adapters.aws.test_doctor import CONTROLLER, admin_client, node_pool, run_doctor, statements
 from tests.adapters.aws.test_doctor_node_role import ARN, ROLE, replace_access_entry
 from tests.support.aws.builders import build_nodeclass
+from tests.support.aws.commands import aws_commands, find_mistake
 from tests.support.aws.steps import resolve_nodeclass
 
 POLICY = "arn:aws:iam::aws:policy/"
@@ -185,7 +186,9 @@ DEFECTS = {
         f"{ATTACH}AmazonEC2ContainerRegistryPullOnly",
     ),
     "own policies": Defect(detach_with_inline_policy, "advice", "its other policies are not checked", ATTACH),
-    "trust": Defect(trust_lambda, "problem", "EC2 cannot assume it", "aws iam update-assume-role-policy"),
+    "trust": Defect(
+        trust_lambda, "problem", "EC2 cannot assume it", f"aws iam update-assume-role-policy --role-name {ROLE}"
+    ),
     "no access entry": Defect(
         lambda one: replace_access_entry(one.eks), "problem", "no access entry for the nodes' role", CREATE_ENTRY
     ),
@@ -330,3 +333,4 @@ async def test_defect_is_named_alone_with_its_remedy(defect: Defect, account: Ac
     defect.cause(account)
     [found] = [one for one in await account.check() if one.level != "ok"]
     assert found.level == defect.level and defect.message in found.message and defect.todo in found.todo
+    assert [mistake for one in aws_commands(found.todo) if (mistake := find_mistake(one))] == []

@@ -17,6 +17,7 @@ from typer.main import get_command
 from tenure.cli.exit_codes import UsageError
 from tenure.cli.main import app
 from tenure.cli.simulate.portable_types import read_types
+from tests.support.aws.commands import aws_commands, find_mistake
 from tests.support.paths import ROOT
 from tests.unit.repository.test_documents import DOCS, PAGES, code_of
 from workflows.runner import WORKFLOWS
@@ -35,12 +36,12 @@ WITHOUT_ID = "NodeClaim"
 """Workflow type of a signal to the results of a query."""
 
 
-def lines_with(start: str) -> Iterator[tuple[str, str]]:
-    """Page and command without its comment, of each line of code that starts with the text."""
+def lines_with(*starts: str) -> Iterator[tuple[str, str]]:
+    """Page and command without its comment, of each line of code that starts with one of the texts."""
     for page in PAGES:
         for line in code_of(page.read_text()).replace("\\\n", " ").splitlines():
             command = re.split(r"\s#\s|\s\|\s|\s>\s|;", line.strip())[0]
-            if command.startswith(start):
+            if command.startswith(starts):
                 yield str(page.relative_to(ROOT)), command
 
 
@@ -97,13 +98,34 @@ def test_every_command_has_its_arguments() -> None:
 
 def test_every_parameter_of_a_stack_exists() -> None:
     found = 0
-    for page, command in lines_with("aws cloudformation deploy"):
+    for page, command in lines_with("aws cloudformation deploy", "$deploy "):
         tokens = shlex.split(command)
         template = (ROOT / options_of(tokens)["--template-file"]).read_text()
         for parameter in re.findall(r"\b([A-Z]\w+)=", command.partition("--parameter-overrides")[2]):
             found += 1
             assert re.search(rf"^  {parameter}:", template, flags=re.M), (page, parameter)
-    assert found >= 4
+    assert found >= 8
+
+
+def test_every_aws_command_has_an_operation_and_its_options() -> None:
+    texts = {str(page.relative_to(ROOT)): code_of(page.read_text()) for page in PAGES}
+    found = [(page, command) for page, text in texts.items() for command in aws_commands(text)]
+    assert len(found) >= 18
+    assert {one: mistake for one in found if (mistake := find_mistake(one[1]))} == {}
+
+
+@pytest.mark.parametrize(
+    ("command", "mistake"),
+    [
+        ("aws ec2 create-tags --resources i-1", "no --tags"),
+        ("aws ec2 create-tags --resource i-1 --tags Key=a,Value=b", "unknown --resource; no --resources"),
+        ("aws eks describe-clusters", "eks describe-clusters"),
+        ("aws sqqs list-queues", "sqqs list-queues"),
+        ("aws ec2 modify-instance-attribute --instance-id i-1 --no-ebs-optimized --region eu-west-1", ""),
+    ],
+)
+def test_invalid_aws_command_is_noticed(command: str, mistake: str) -> None:
+    assert find_mistake(command) == mistake
 
 
 def test_every_value_of_the_chart_exists() -> None:
