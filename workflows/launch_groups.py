@@ -271,7 +271,7 @@ def _draft_after_failure(draft: LaunchDraft, rejection: LaunchRejection) -> Laun
 
 
 def _format_rejection(rejection: LaunchRejection) -> str:
-    return f"{rejection.reason}: {rejection.message}"[:200]
+    return rejection.describe()[:200]
 
 
 def _retry_pause(draft: LaunchDraft) -> timedelta:

@@ -199,7 +199,7 @@ class NodeClaimWorkflow(Pausable, EventApprovals, IgnoresCancellation):
     @workflow.signal(description="From the launch group: the launch failed several times and is repeated")
     def launch_error(self, error: LaunchError) -> None:
         if self._nodeclaim_context.state.phase is Phase.LAUNCH and not self._nodeclaim_context.state.launched:
-            self._nodeclaim_context.set_blocked_by(f"{LAUNCH_FAILED}: {error.message}"[:MAX_STATUS_LINE_LENGTH])
+            self._nodeclaim_context.set_blocked_by(error.message[:MAX_STATUS_LINE_LENGTH], LAUNCH_FAILED)
 
     @workflow.signal(description="From its NodePool: a disruption permit, or what blocks it")
     def permit_decided(self, response: PermitResult) -> None:

@@ -161,7 +161,7 @@ class NodeClaimContext:
         """Publish what the node waits for: `why` in the details, `code` as TenureBlockedBy.
 
         `tenure/model/blockers.py` lists the codes. Without a code, `why` begins with it: `NodeNotReady: ...`."""
-        if why != self.state.blocked_by:
+        if why != self.state.blocked_by or (code and code != self.state.blocked_code):
             self.update_state(blocked_by=why, blocked_code=code or why.partition(":")[0])
             self.publish_status()
 

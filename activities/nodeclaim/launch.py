@@ -5,7 +5,8 @@ The request is returned to the workflow before CreateFleet is called, so that a 
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
 from functools import partial
 from typing import Final
@@ -20,10 +21,11 @@ from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.clock import utc_now
-from tenure.model.errors import Fault, TryLater
+from tenure.model.errors import Fault, Forbidden, TryLater
 from tenure.model.instance_types import UnavailableOffering
 from tenure.model.launch import (
     DELETED,
+    REPEATED_FAILURES,
     FleetError,
     FleetResult,
     GroupOutcome,
@@ -84,8 +86,10 @@ def _zone_ids(node_class: EC2NodeClass | None) -> Mapping[str, str]:
     return {subnet.zone: subnet.zone_id for subnet in node_class.status.subnets} if node_class else {}
 
 
-ATTEMPTS_PER_CHECK = 5
-"""Failed attempts of a call between checks whether a member still exists."""
+ATTEMPTS_PER_CHECK = 3
+"""Failed attempts of a call between reports of the error, and checks whether a member still exists."""
+MAX_ATTEMPTS_WITHOUT_NODECLASS = 5
+"""Attempts to read the EC2NodeClass of instances that were launched."""
 
 
 class LaunchActivities:
@@ -102,6 +106,11 @@ class LaunchActivities:
         Prepares no request if the NodeClaim's status already has an instance.
         """
         ref = request.claim
+        async with self._reporting([LaunchGroupMember(name=ref.name, uid=ref.uid)]):
+            return await self._prepare_one(request)
+
+    async def _prepare_one(self, request: NodeClaimLaunchRequest) -> PreparationResult:
+        ref = request.claim
         exists = await self._claims.ensure_finalizer(ref.name, ref.uid)
         claim = await self._claims.get(ref.name) if exists else None
         if claim is None:
@@ -112,6 +121,15 @@ class LaunchActivities:
     @map_faults
     async def prepare_launch_group(self, request: GroupLaunchRequest) -> PreparationResult:
         """Prepare a launch group from its first member that can launch, since all members have equal specs."""
+        draft = request.draft
+        async with self._reporting(draft.members, draft.failures):
+            prepared = await self._prepare_group(request)
+        match prepared.preparation:
+            case LaunchRejection(final=False) as rejection if draft.failures + 1 >= REPEATED_FAILURES:
+                await self._report_error(draft.members, rejection)
+        return prepared
+
+    async def _prepare_group(self, request: GroupLaunchRequest) -> PreparationResult:
         reads_all = request.retry or request.draft.joined
         found = (
             await self._assigner.find_nodeclaims(request.draft.members)
@@ -201,12 +219,16 @@ class LaunchActivities:
         except Fault as fault:
             fleet_result = await self._raise_while_awaited(group, fault)
         try:
-            return await self._assign_instances(group, fleet_result, notify=notify)
+            outcome = await self._assign_instances(group, fleet_result, notify=notify)
         except Fault as fault:
             if fault.retryable or not fleet_result.instances:
                 raise
             # Giving up here would leave orphaned instances, and a new attempt would launch more.
             raise TryLater(f"instances run and could not be assigned: {fault.message}", code=fault.code) from fault
+        rejection = outcome.rejection
+        if notify and rejection and not rejection.final and group.failures + 1 >= REPEATED_FAILURES:
+            await self._report_error(outcome.rejected, rejection)
+        return outcome
 
     async def _raise_while_awaited(self, group: LaunchGroup, fault: Fault) -> FleetResult:
         """Raise the fault, so that the call is repeated, and report it to the members. If all members are gone, find
@@ -215,9 +237,24 @@ class LaunchActivities:
             raise fault
         if not await self._find_first(group.members):
             return await self._fleet.find(group)
-        error = LaunchError(message=fault.message)
-        await call_for_each(group.members, lambda one: self._workflows.report_launch_error(one, error))
+        await self._report_error(group.members, _failure_of(fault))
         raise fault
+
+    @asynccontextmanager
+    async def _reporting(self, members: Sequence[LaunchGroupMember], failures: int = 0) -> AsyncIterator[None]:
+        """Report a fault that repeats to the members. `failures`: attempts of the launch that failed before. A denied
+        call is reported at once, since an operator must allow it."""
+        try:
+            yield
+        except Fault as fault:
+            repeats = activity.info().attempt % ATTEMPTS_PER_CHECK == 0 or failures + 1 >= REPEATED_FAILURES
+            if repeats or isinstance(fault, Forbidden):
+                await self._report_error(members, _failure_of(fault))
+            raise
+
+    async def _report_error(self, members: Sequence[LaunchGroupMember], rejection: LaunchRejection) -> None:
+        error = LaunchError(message=rejection.describe())
+        await call_for_each(members, lambda one: self._workflows.report_launch_error(one, error))
 
     async def _assign_instances(self, group: LaunchGroup, fleet_result: FleetResult, *, notify: bool) -> GroupOutcome:
         node_class = await self._node_classes.get(group.request.node_class)
@@ -246,7 +283,7 @@ class LaunchActivities:
         if claim is None:
             return ()
         if node_class is None:
-            if activity.info().attempt >= ATTEMPTS_PER_CHECK:
+            if activity.info().attempt >= MAX_ATTEMPTS_WITHOUT_NODECLASS:
                 return ()
             raise TryLater(f"EC2NodeClass {group.request.node_class} is gone while instances of it were launched")
         return await self._fleet.describe(fleet_result, node_class, claim, discovered=group.discovered)
@@ -296,6 +333,10 @@ def _with_zones(
     zones = Counter(subnet.zone for subnet in node_class.status.subnets) if node_class else Counter[str]()
     only_in_zone = [offering for offering in unavailable_offerings if offering.subnet_id and zones[offering.zone] == 1]
     return (*unavailable_offerings, *(offering.model_copy(update={"subnet_id": ""}) for offering in only_in_zone))
+
+
+def _failure_of(fault: Fault) -> LaunchRejection:
+    return LaunchRejection(reason=labels.LAUNCH_FAILED, message=fault.message, final=False)
 
 
 def _deleted_rejection(name: str) -> LaunchRejection:

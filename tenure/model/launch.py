@@ -145,6 +145,8 @@ class LaunchedInstance(Message):
         return instance_id_of(self.provider_id)
 
 
+REPEATED_FAILURES: Final = 2
+"""Failed attempts of a launch, with pauses between them, from which on `LaunchFailed` blocks its NodeClaims."""
 DELETED: Final = "NodeClaimDeleted"
 """Rejection reason of a NodeClaim that was deleted before its launch."""
 
@@ -158,6 +160,9 @@ class LaunchRejection(Message):
     message: str = ""
     final: bool = True
     """False: a new attempt may succeed before the launch deadline."""
+
+    def describe(self) -> str:
+        return f"{self.reason}: {self.message}"
 
 
 LaunchResult = Annotated[LaunchedInstance | LaunchRejection, Field(discriminator="kind")]

@@ -22,6 +22,7 @@ class LaunchError(Message):
     """Signal to a NodeClaim: its launch failed several times and is repeated."""
 
     message: str
+    """Begins with the reason of the condition Launched."""
 
 
 class PermitRequest(Message):

@@ -12,9 +12,11 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from activities.nodeclaim.launch import LaunchActivities
 from tenure.apis import labels
+from tenure.model.blockers import LAUNCH_FAILED
 from tenure.model.discovered_capacity import NO_DISCOVERED_CAPACITY
 from tenure.model.launch import (
     DELETED,
+    REPEATED_FAILURES,
     GroupOutcome,
     LaunchedInstance,
     LaunchGroup,
@@ -97,7 +99,7 @@ async def _wait_for_launch_group(context: NodeClaimContext) -> None:
     rejection = context.state.rejection
     if rejection and not rejection.final:
         context.update_state(launch_attempt=context.state.launch_attempt + 1)
-        context.set_blocked_by(f"{rejection.reason}: {rejection.message}")
+        _set_blocked_by(context, rejection)
         await _wait_before_retry(context)
 
 
@@ -113,7 +115,7 @@ async def _launch_individually(context: NodeClaimContext) -> Phase:
         else:
             context.update_state(rejection=result, group=None, launch_attempt=context.state.launch_attempt + 1)
             if not result.final:
-                context.set_blocked_by(f"{result.reason}: {result.message}")
+                _set_blocked_by(context, result)
                 await _wait_unless_other_offerings(context, result)
     return await _finish_launch(context)
 
@@ -203,6 +205,13 @@ def _build_launch_request(context: NodeClaimContext) -> NodeClaimLaunchRequest:
         retry=context.state.launch_attempt > 1,
         discovered=context.state.discovered,
     )
+
+
+def _set_blocked_by(context: NodeClaimContext, rejection: LaunchRejection) -> None:
+    """Errors that are not capacity need an operator once they repeat."""
+    repeats = context.state.launch_attempt > REPEATED_FAILURES or context.state.blocked_code == LAUNCH_FAILED
+    is_error = rejection.reason != labels.INSUFFICIENT_CAPACITY
+    context.set_blocked_by(rejection.describe(), LAUNCH_FAILED if repeats and is_error else "")
 
 
 async def _wait_unless_other_offerings(context: NodeClaimContext, rejection: LaunchRejection) -> None:

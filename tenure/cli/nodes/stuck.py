@@ -17,7 +17,6 @@ from tenure.cli.exit_codes import DONE, FAILED
 from tenure.cli.nodes.why import query_disruption_status
 from tenure.cli.nodes.workflows import (
     MAX_QUERIES,
-    QUERY_TIMEOUT,
     RESTARTED,
     NodeClaimSummary,
     NodeClaimVisibility,
@@ -36,14 +35,13 @@ from tenure.cli.nodes.workflows import (
 )
 from tenure.cli.output import Result
 from tenure.cli.temporal_client import Connection, temporal_command
-from tenure.controller.temporal.queries import query_invalid_objects, query_or_none
+from tenure.controller.temporal.queries import query_invalid_objects
 from tenure.model.base import Message
-from tenure.model.blockers import LAUNCH_FAILED, NEEDS_ATTENTION, NODEPOOL_NOT_READY, SLOW
+from tenure.model.blockers import NEEDS_ATTENTION, NODEPOOL_NOT_READY, SLOW
 from tenure.model.errors import InvalidObject
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.model.observations import Registrations
 from tenure.model.operator_requests import PendingPodGroup
-from tenure.model.plan import LaunchDraft
 from tenure.model.signals import Pause
 from tenure.model.workflow_states import NodeClassState
 from tenure.policy.disruption.commands import is_late
@@ -58,8 +56,6 @@ NEEDING_ATTENTION = f"(TenureOverdue = true OR TenureBlockedBy IN {NEEDS_ATTENTI
 """Blockers that do not clear by themselves, and phases past their deadlines."""
 SLOW_ONES = f"TenureBlockedBy = '{SLOW}' AND {RUNNING}"
 PENDING_PODS_TIMEOUT = timedelta(seconds=10)
-LAUNCH_FAILURES = 3
-"""Failures of one launch, each with all instance types and zones, from which on it is listed."""
 
 
 @temporal_command
@@ -105,9 +101,8 @@ async def list_stuck_items(client: Client, cluster: str, now: datetime) -> list[
     nodeclasses = [one.id async for one in client.list_workflows(classes, page_size=1000)]
     found_pools = [one async for one in client.list_workflows(nodepools, page_size=1000)]
     rollouts = [one for one in found_pools if one.typed_search_attributes.get(search_attributes.OVERDUE)]
-    states, provisioning, nodeclass_states, nodepool_states = await asyncio.gather(
+    states, nodeclass_states, nodepool_states = await asyncio.gather(
         query_states(client, [one.id for one in (*rollouts, *under_way)], BlockedState),
-        query_or_none(client, ids.provisioning(cluster), "state", LaunchState, QUERY_TIMEOUT),
         query_states(client, nodeclasses, NodeClassState),
         query_states(client, [one.id for one in found_pools], RegistrationState),
     )
@@ -115,7 +110,6 @@ async def list_stuck_items(client: Client, cluster: str, now: datetime) -> list[
     return [
         *(rollout_item(one, states.get(one.id)) for one in rollouts),
         *(one for one in found if one),
-        *(launch_item(one) for one in (provisioning.drafts if provisioning else ()) if one.failures >= LAUNCH_FAILURES),
         *(one for state in nodepool_states.values() if (one := nodepool_item(state))),
         *(nodeclass_item(one) for one in nodeclass_states.values() if one.ready == "False"),
     ]
@@ -142,22 +136,11 @@ class BlockedState(Message):
     rollout_blocked_by: str = ""
 
 
-class LaunchState(Message):
-    """The part of the Provisioning workflow's state that names launches which are retried."""
-
-    drafts: tuple[LaunchDraft, ...] = ()
-
-
 class RegistrationState(Message):
     """The part of a NodePool's state that shows whether its nodes start."""
 
     name: str
     registrations: Registrations = Registrations()
-
-
-def launch_item(draft: LaunchDraft) -> StuckItem:
-    names = f"NodeClaim {_with_others(draft.members[0].name, len(draft.members))} of NodePool {draft.pool}"
-    return StuckItem(names, "Launch", None, f"{draft.failures} launches failed, the last: {draft.why}", LAUNCH_FAILED)
 
 
 def nodepool_item(state: RegistrationState) -> StuckItem | None:

@@ -9,7 +9,7 @@ from temporalio.exceptions import ApplicationError
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.base import instance_id_of
-from tenure.model.errors import TryLater
+from tenure.model.errors import BadInput, Fault, Forbidden, TryLater
 from tenure.model.instance_types import OfferingShard
 from tenure.model.launch import (
     DELETED,
@@ -321,6 +321,72 @@ async def test_fixable_fleet_error_is_on_nodeclaim_with_remedy(cluster: FakeClus
     assert outcome.rejection.message == "UnauthorizedOperation: not allowed; allow ec2:CreateFleet"
 
 
+@pytest.mark.parametrize("failures", [0, 1, 20])
+@pytest.mark.parametrize(
+    ("error", "is_reported"),
+    [
+        (FleetError(code="UnauthorizedOperation", message="no", reason="Unauthorized"), True),
+        (FleetError(code="InvalidParameterValue", message="no"), True),
+        (FleetError(code="InsufficientInstanceCapacity", message="no", insufficient=True), False),
+    ],
+    ids=["denied", "invalid", "no capacity"],
+)
+async def test_rejections_are_reported_to_members_once_they_repeat(
+    cluster: FakeCluster, error: FleetError, is_reported: bool, failures: int
+) -> None:
+    cluster.fleet.next_error = error
+    await launch_request(cluster, launch_group(cluster, "a", "b").model_copy(update={"failures": failures}))
+    reason = error.reason or "LaunchFailed"
+    text = f"{reason}: {error.code}: no"
+    expected = {"uid-a": text, "uid-b": text} if is_reported and failures else {}
+    assert cluster.workflows.launch_errors == expected
+
+
+@pytest.mark.parametrize(
+    ("fault", "attempt", "failures", "is_reported"),
+    [
+        (TryLater("no"), 1, 0, False),
+        (TryLater("no"), 3, 0, True),
+        (TryLater("no"), 1, 1, True),
+        (BadInput("no"), 1, 0, False),
+        (BadInput("no"), 1, 1, True),
+        (Forbidden("no"), 1, 0, True),
+    ],
+)
+async def test_faults_of_preparations_are_reported_to_members(
+    cluster: FakeCluster, fault: Fault, attempt: int, failures: int, is_reported: bool
+) -> None:
+    cluster.claims.add("a")
+    cluster.fleet.faults["prepare"] = [fault]
+    draft = LaunchDraft(
+        group_id="g", pool="default", node_class="default", members=group_members("a"), failures=failures
+    )
+    with pytest.raises(ApplicationError):
+        await run_activity(cluster.launching.prepare_launch_group, GroupLaunchRequest(draft=draft), attempt=attempt)
+    assert cluster.workflows.launch_errors == ({"uid-a": "LaunchFailed: no"} if is_reported else {})
+
+
+@pytest.mark.parametrize("failures", [0, 1])
+async def test_nodeclass_without_status_is_reported_to_members_once_it_repeats(
+    cluster: FakeCluster, failures: int
+) -> None:
+    cluster.claims.add("a")
+    cluster.node_classes.add("default", ready="Unknown")
+    draft = LaunchDraft(
+        group_id="g", pool="default", node_class="default", members=group_members("a"), failures=failures
+    )
+    await run_activity(cluster.launching.prepare_launch_group, GroupLaunchRequest(draft=draft))
+    assert ("NodeClassNotReady" in cluster.workflows.launch_errors.get("uid-a", "")) is bool(failures)
+
+
+async def test_denied_preparation_of_one_nodeclaim_is_reported_at_once(cluster: FakeCluster) -> None:
+    cluster.claims.add("a")
+    cluster.fleet.faults["prepare"] = [Forbidden("ec2:CreateLaunchTemplate")]
+    with pytest.raises(ApplicationError):
+        await prepare(cluster)
+    assert cluster.workflows.launch_errors == {"uid-a": "LaunchFailed: ec2:CreateLaunchTemplate"}
+
+
 async def test_mixed_fleet_errors_mark_offerings_and_are_not_final(cluster: FakeCluster) -> None:
     short = FleetError(
         code="InsufficientInstanceCapacity",
@@ -341,14 +407,14 @@ async def test_mixed_fleet_errors_mark_offerings_and_are_not_final(cluster: Fake
 async def test_failing_launch_without_members_ends_and_terminates_instances(cluster: FakeCluster) -> None:
     request = launch_group(cluster, "a", "b")
     cluster.fleet.lost_responses = [TryLater("503") for _ in range(3)]
-    for attempt, there in ((4, False), (5, True)):
+    for attempt, there in ((2, False), (3, True)):
         if there:
             cluster.claims.add("a")
         with pytest.raises(ApplicationError):
             await run_activity(cluster.launching.launch_group, request, attempt=attempt)
-    assert cluster.workflows.launch_errors == {"uid-a": "503", "uid-b": "503"}
+    assert cluster.workflows.launch_errors == dict.fromkeys(("uid-a", "uid-b"), "LaunchFailed: 503")
     cluster.claims.found.clear()
-    outcome = await launch_request(cluster, request, attempt=10)
+    outcome = await launch_request(cluster, request, attempt=6)
     assert outcome.rejected == () and cluster.instances.running == {} and len(cluster.instances.terminated) == 2
 
 

@@ -16,7 +16,6 @@ from tenure.cli.nodes.stuck import (
     PausedObject,
     RegistrationState,
     StuckItem,
-    launch_item,
     nodeclass_item,
     nodepool_item,
     not_ready_item,
@@ -27,11 +26,10 @@ from tenure.cli.nodes.workflows import MAX_QUERIES, NodeClaimSummary, query_stat
 from tenure.model.blockers import BACKOFF, NO_NODEPOOL_FITS, PENDING_PODS, Verdict
 from tenure.model.errors import InvalidObject
 from tenure.model.facts import NodeClaimFact
-from tenure.model.launch import LaunchGroupMember
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.observations import Registrations, StartupOutcome
 from tenure.model.operator_requests import PendingPodGroup
-from tenure.model.plan import FIRST_BACKOFF, LaunchDraft, ProvisioningBackoff
+from tenure.model.plan import FIRST_BACKOFF, ProvisioningBackoff
 from tenure.model.workflow_states import NodeClassState
 from tenure.policy.lifecycle.verdict import verdict_of
 from tests.unit.policy.builders import node
@@ -204,16 +202,6 @@ async def test_states_of_more_objects_than_are_queried_at_once_are_read() -> Non
     names = [f"class-{number}" for number in range(2 * MAX_QUERIES + 1)]
     client = Mock(get_workflow_handle=lambda name: Mock(query=AsyncMock(return_value=name)))
     assert await query_states(client, names, NodeClassState) == {name: name for name in names}
-
-
-def test_launch_that_fails_repeatedly_is_listed_with_the_last_error() -> None:
-    members = tuple(LaunchGroupMember(uid=name, name=name, pool_uid="u") for name in ("a", "b"))
-    draft = LaunchDraft(
-        group_id="g", pool="web", node_class="default", members=members, failures=4, why="LaunchFailed: no permission"
-    )
-    item = launch_item(draft)
-    assert item.what == "NodeClaim a and 1 more of NodePool web"
-    assert item.blocked_by == "4 launches failed, the last: LaunchFailed: no permission"
 
 
 def test_nodepool_whose_nodes_do_not_start_is_listed() -> None:

@@ -5,13 +5,14 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from tenure.apis.labels import LAUNCH_GROUP, NODEPOOL
+from tenure.apis.labels import LAUNCH_GROUP, NEEDS_ATTENTION, NODEPOOL
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.errors import BadInput, TryLater
 from tenure.model.launch import FleetError, LaunchedInstance, LaunchRejection
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.provider_results import InstanceFacts
 from tenure.model.signals import GroupResult
+from tenure.policy.lifecycle.verdict import verdict_of
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
     is_blocked_by,
@@ -168,6 +169,21 @@ async def test_failed_launch_is_retried_with_new_token(fake: WorkerHarness) -> N
     await wait_until_skipping_time(fake, lambda: is_in_phase(handle, Phase.REGISTRATION), seconds=5)
     assert len(fake.fleet.calls) == 2 and len(set(fake.fleet.calls)) == 2
     assert len(fake.instances.running) == 1
+
+
+async def test_rejection_that_repeats_needs_attention_until_the_launch(fake: WorkerHarness) -> None:
+    denied = FleetError(code="UnauthorizedOperation", message="no", reason="Unauthorized")
+    fake.fleet.next_error = denied
+    handle = await fake.start(await create_nodeclaim(fake))
+    await wait_until(lambda: is_blocked_by(handle, "Unauthorized"))
+    assert fake.claims.condition_text("a", NEEDS_ATTENTION) == ""
+    fake.fleet.next_error = denied
+    await fake.sleep(seconds=11)
+    await wait_until(lambda: has_attention_condition(fake, "True LaunchFailed"))
+    verdict = verdict_of(await query_state(handle))
+    assert verdict and verdict.code == "LaunchFailed" and "Unauthorized: UnauthorizedOperation: no" in verdict.sentence
+    await wait_until_skipping_time(fake, lambda: is_in_phase(handle, Phase.REGISTRATION), seconds=5)
+    await wait_until(lambda: has_attention_condition(fake, ""))
 
 
 @pytest.mark.parametrize(

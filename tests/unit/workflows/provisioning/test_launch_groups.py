@@ -19,7 +19,9 @@ from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
     Handle,
     has_continued_as_new,
+    is_blocked_by,
     is_in_phase,
+    query_state,
     wait_until,
     wait_until_phase,
 )
@@ -85,6 +87,8 @@ async def test_failed_group_is_retried_while_next_group_launches(planning: Worke
     planning.fleet.next_error = DENIED
     await planning.sleep(seconds=11)
     await wait_until(lambda: has_fleet_calls(planning, 2))
+    await wait_until(lambda: is_blocked_by(nodeclaim_handle, "Unauthorized"))
+    assert (await query_state(nodeclaim_handle)).blocked_code == "LaunchFailed"
     planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, "b", group_id="2"),))]
     await signal_waiting_pods(planning, handle)
     await wait_until_launched(planning, "b")
