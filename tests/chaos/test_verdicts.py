@@ -494,7 +494,7 @@ async def assert_pending_pods_consistent(scopes: list[ClusterScope]) -> list[Ver
 
 
 async def _assert_one_pod_verdict(scope: ClusterScope, code: str) -> Verdict:
-    """`why`, `stuck`, the event and the metric agree."""
+    """`why`, `stuck`, the event, the log and the metric agree."""
     product, pods = scope.product, object_names(await scope.pods())
     assert len(pods) == 1, pods
     name = pods[0]
@@ -508,9 +508,15 @@ async def _assert_one_pod_verdict(scope: ClusterScope, code: str) -> Verdict:
     assert listed.get(f"default/{name}") == (None if verdict.clears_by_itself else verdict), stuck
     if has_event(verdict):
         await scope.assert_event(name, "FailedScheduling", verdict.message)
+        logged = [(one["code"], one["reason"]) for one in product.log_entries() if _is_about_pod(one, name)]
+        assert logged[-1:] == [(verdict.code, verdict.sentence)], logged
     clears_by_itself = str(verdict.clears_by_itself).lower()
     await product.metric_value("tenure_pending_pods", code=code, clears_by_itself=clears_by_itself)
     return verdict
+
+
+def _is_about_pod(line: Object, name: str) -> bool:
+    return line["message"] == "blocked pod" and line["Pod"] == {"namespace": "default", "name": name}
 
 
 def has_event(verdict: Verdict) -> bool:

@@ -1,21 +1,26 @@
-"""Events with the verdicts on pending pods.
+"""Events and log lines with the verdicts on pending pods.
 
 Each plan publishes the verdicts on its pods. Pods that need attention get their events also without a plan, since
 kube-scheduler does not try some pods, such as those whose ResourceClaim does not exist."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Final
 
+import structlog
+
 from activities.ports.core import Events
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.pod_verdicts import PODS_AT_ONCE, PodVerdicts
+from tenure.controller.planning.pod_groups import PodGroups
 from tenure.kube.client.resources import PODS
-from tenure.model.blockers import NOMINATED, NOT_TRIED, PENDING_PODS
+from tenure.model.blockers import NOMINATED, NOT_TRIED, PENDING_PODS, Verdict
 from tenure.model.facts import PodFact
 from tenure.model.invalid_objects import pod_key
+
+log = structlog.get_logger(__name__)
 
 CHECK_SECONDS: Final = 3.0
 MIN_AGE: Final = timedelta(seconds=5)
@@ -34,6 +39,8 @@ class PodVerdictEvents:
 
     def __init__(self, cache: ClusterCache, verdicts: PodVerdicts, events: Events, now: Callable[[], datetime]) -> None:
         self._cache, self._verdicts, self._events, self._now = cache, verdicts, events, now
+        self._logged: dict[tuple[str, str], str] = {}
+        """Sentences by group and code of the pods that are due."""
 
     async def run(self) -> None:
         """Runs until cancelled. Verdicts also change without a change of the pod."""
@@ -43,26 +50,40 @@ class PodVerdictEvents:
 
     async def publish_due(self) -> None:
         """Thousands of pods must not delay other tasks."""
-        due, now = list[str](), self._now()
+        due, found, now = list[str](), dict[tuple[str, str], PodFact](), self._now()
+        groups = PodGroups()
         for step in (_CHECK_STEP, _STEP):
             self._cache.invalid_objects.retain(step, self._cache.pending)
         for number, pod in enumerate(tuple(self._cache.pending.values()), start=1):
             with self._guard(pod, _CHECK_STEP):
-                if self._is_due(pod, now):
+                if code := self._due_code(pod, now):
                     due.append(pod.uid)
+                    found.setdefault((groups.group_of(pod), code), pod)
             if len(due) == MAX_PODS:
                 break
             if number % PODS_AT_ONCE == 0:
                 await asyncio.sleep(0)
+        self._log_new(found, now)
         await self.publish(due)
 
-    def _is_due(self, pod: PodFact, now: datetime) -> bool:
+    def _due_code(self, pod: PodFact, now: datetime) -> str:
+        """Empty for a pod whose event needs no check without a plan."""
         if pod.deleting or pod.created + MIN_AGE > now:
-            return False
+            return ""
         code = self._verdicts.code_of(pod, now)
         if code == NOT_TRIED:
-            return pod.created + UNTRIED_LIMIT <= now
-        return not PENDING_PODS[code].clears_by_itself
+            return code if pod.created + UNTRIED_LIMIT <= now else ""
+        return "" if PENDING_PODS[code].clears_by_itself else code
+
+    def _log_new(self, found: Mapping[tuple[str, str], PodFact], now: datetime) -> None:
+        """One line per group and sentence, for one pod of the group."""
+        before, self._logged = self._logged, {}
+        for key, pod in found.items():
+            with self._guard(pod, _CHECK_STEP):
+                verdict = self._verdicts.verdict_of(pod, now)
+                self._logged[key] = verdict.sentence
+                if before.get(key) != verdict.sentence:
+                    _log_verdict(pod, verdict, now)
 
     async def publish(self, uids: Iterable[str]) -> None:
         """Publish the verdict on each of these pods."""
@@ -85,3 +106,14 @@ class PodVerdictEvents:
 
     def _guard(self, pod: PodFact, step: str) -> AbstractContextManager[None]:
         return self._cache.invalid_objects.guard(pod_key(pod, step))
+
+
+def _log_verdict(pod: PodFact, verdict: Verdict, now: datetime) -> None:
+    seconds = (now - (verdict.since or now)).total_seconds()
+    log.warning(
+        "blocked pod",
+        Pod={"namespace": pod.namespace, "name": pod.name},
+        code=verdict.code,
+        reason=verdict.sentence,
+        **{"duration-seconds": max(0.0, round(seconds, 3))},
+    )

@@ -5,6 +5,7 @@ import signal
 from datetime import timedelta
 
 import pytest
+from structlog.testing import capture_logs
 
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
@@ -156,6 +157,23 @@ async def test_pod_that_no_plan_includes_has_an_event_with_its_verdict(harness: 
     messages = {name: message for name, _, message in harness.events.published}
     assert messages.keys() == {"p", "untried"}
     assert messages["untried"] == f"{FAILED}NotTried: kube-scheduler has not tried to schedule the pod yet"
+
+
+async def test_each_verdict_that_needs_attention_is_one_log_line_per_workload(harness: ProvisionerHarness) -> None:
+    claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
+    owner = {"ownerReferences": [{"kind": "ReplicaSet", "name": "web", "uid": "uid-web", "controller": True}]}
+    unplannable = [pod(name, resourceClaims=claims, metadata=owner) for name in ("a", "b")]
+    harness.apply_objects("pods", *unplannable, pod("waits"))
+    with capture_logs() as lines:
+        await harness.verdict_events.publish_due()
+        await harness.verdict_events.publish_due()
+        harness.delete_objects("pods", *unplannable)
+        await harness.verdict_events.publish_due()
+        harness.apply_objects("pods", *unplannable)
+        await harness.verdict_events.publish_due()
+    (message,) = set(harness.events.messages("FailedScheduling"))
+    found = [(one["event"], one["Pod"], one["code"], f"{FAILED}{one['code']}: {one['reason']}") for one in lines]
+    assert found == [("blocked pod", {"namespace": "default", "name": "a"}, "PodUnplannable", message)] * 2
 
 
 async def test_new_pod_has_no_event_before_kube_scheduler_could_bind_it(harness: ProvisionerHarness) -> None:
