@@ -516,7 +516,7 @@ async def _assert_one_pod_verdict(scope: ClusterScope, code: str) -> Verdict:
 
 
 def _is_about_pod(line: Object, name: str) -> bool:
-    return line["message"] == "blocked pod" and line["Pod"] == {"namespace": "default", "name": name}
+    return bool(line["message"] == "blocked pod" and line["Pod"] == {"namespace": "default", "name": name})
 
 
 def has_event(verdict: Verdict) -> bool:

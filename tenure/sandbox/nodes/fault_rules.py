@@ -14,7 +14,7 @@ from typing import Annotated, Literal, assert_never
 from pydantic import BaseModel, ConfigDict, Field
 
 from tenure.sandbox.nodes.instances import Instance
-from tenure.sandbox.nodes.kubelet import STARTING, Kubelet, Report, new_boot_id
+from tenure.sandbox.nodes.kubelet import STARTING, Kubelet, Report
 from tenure.sandbox.nodes.node_objects import ConditionStatus
 from tenure.sandbox.nodes.userdata.kubelet_join import Taint
 
@@ -111,6 +111,7 @@ class Deregister(_Frozen):
     kind: Literal["deregister"] = "deregister"
     after_seconds: Seconds = 0
     for_seconds: Seconds | None = None
+    new_boot_id: bool = False
 
 
 BootFault = NeverRegister | SlowBoot | SlowReady | LessMemory | LateDevices
@@ -213,7 +214,7 @@ async def run_fault(fault: RuntimeFault, kubelet: Kubelet) -> bool:
         case SetCondition():
             await _report_condition(fault, kubelet)
         case Deregister():
-            await kubelet.deregister()
+            await kubelet.deregister(rebooted=fault.new_boot_id)
             return await _wait_until_over(fault)
         case _:
             assert_never(fault)
@@ -225,7 +226,7 @@ async def _report_not_ready(fault: NotReady | LoseCni, kubelet: Kubelet, report:
     await kubelet.add_fault(key, report)
     if await _wait_until_over(fault):
         rebooted = isinstance(fault, NotReady) and fault.new_boot_id
-        await kubelet.remove_fault(key, boot_id=new_boot_id() if rebooted else "")
+        await kubelet.remove_fault(key, rebooted=rebooted)
 
 
 async def _report_condition(fault: SetCondition, kubelet: Kubelet) -> None:

@@ -83,6 +83,7 @@ class Kubelet:
         self.halted = False
         """The instance is stopped, and its Node is kept."""
         self._provider_id = ""
+        self._boot_id = new_boot_id()
         self._base = STARTING
         self._faults: dict[str, Report] = {}
         self._passing: dict[str, ConditionStatus] = {}
@@ -92,6 +93,7 @@ class Kubelet:
         """Continue with a Node of a previous simulator."""
         self.uid = node["metadata"]["uid"]
         self._provider_id = node["spec"].get("providerID", "")
+        self._boot_id = node["status"]["nodeInfo"]["bootID"]
         self.halted = node["metadata"]["labels"].get(KUBELET) == "stopped"
         ready = next((found for found in node["status"]["conditions"] if found["type"] == "Ready"), None)
         self._base = WELL if ready and ready["status"] == "True" else STARTING
@@ -110,7 +112,7 @@ class Kubelet:
             body.join,
             region=body.region,
             resources=body.resources,
-            boot_id=new_boot_id(),
+            boot_id=self._boot_id,
         )
         node["spec"]["taints"] = merge_taints(node["spec"]["taints"], more_taints)
         while not self.uid:
@@ -126,7 +128,7 @@ class Kubelet:
         self.halted = False
         self._base = STARTING
         self._faults.clear()
-        await self._write({"nodeInfo": {"bootID": new_boot_id()}})
+        await self._write(self._new_boot())
         for kind, status in self._passing.items():
             over: ConditionStatus = "False" if status == "True" else "True"
             await self.set_condition(kind, Report(over, "Booted", "the machine has booted"), survives=True)
@@ -153,9 +155,9 @@ class Kubelet:
         self._faults[key] = report
         await self._write({})
 
-    async def remove_fault(self, key: str, *, boot_id: str = "") -> None:
+    async def remove_fault(self, key: str, *, rebooted: bool) -> None:
         self._faults.pop(key, None)
-        await self._write({"nodeInfo": {"bootID": boot_id}} if boot_id else {})
+        await self._write(self._new_boot() if rebooted else {})
 
     async def set_condition(self, kind: str, report: Report, *, survives: bool) -> None:
         """Set a condition other than Ready. `survives`: a boot does not reset it."""
@@ -187,8 +189,10 @@ class Kubelet:
         await self._api.patch(self.name, {"metadata": {"labels": {KUBELET: "stopped"}}})
         await self.add_taints([objects.SHUTDOWN_TAINT])
 
-    async def deregister(self) -> None:
+    async def deregister(self, *, rebooted: bool) -> None:
         """Delete the Node without its finalizers, as an operator does by force."""
+        if rebooted:
+            self._new_boot()
         await self._api.patch(self.name, {"metadata": {"uid": self.uid, "finalizers": None}})
         await self.delete()
 
@@ -206,6 +210,11 @@ class Kubelet:
 
     async def _write(self, status: Json) -> None:
         await self._api.patch_status(self.name, status | {"conditions": [_condition("Ready", self._current_report())]})
+
+    def _new_boot(self) -> Json:
+        """The part of the status that a boot changes."""
+        self._boot_id = new_boot_id()
+        return {"nodeInfo": {"bootID": self._boot_id}}
 
     def _current_report(self) -> Report:
         return next(reversed(self._faults.values()), self._base)

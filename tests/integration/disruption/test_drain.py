@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from tenure.apis.labels import DRAIN_IN_PROGRESS, MAINTENANCE_IN_PROGRESS
-from tenure.kube.client.resources import NODE_CLAIMS, NODES
+from tenure.kube.client.resources import NODE_CLAIMS, NODES, PODS
 from tenure.sandbox.nodes.fault_rules import NotReady
 from tests.support.kube.builders import persistent_volume_json, volume_attachment_json
 from tests.support.product.cluster_scope import ClusterScope, condition_reason, condition_status, object_names
@@ -88,6 +88,21 @@ async def test_blocked_drain_follows_changes_of_its_pods_and_budgets(product: In
         await time_until(lambda: scope.assert_blocked_by(name, "maxUnavailable 0"), "and back", within=SECONDS)
         await product.patch(budget_path(scope.name), {"spec": {"maxUnavailable": 1}})
         await time_until(lambda: assert_evicted(scope, pod), "from the budget to the eviction", within=SECONDS)
+        await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
+
+
+async def test_pod_that_is_not_ready_is_evicted_once_its_budget_always_allows_it(product: InstalledProduct) -> None:
+    async with product.scope("crashing", after="Never") as scope:
+        (claim,) = await scope.run_pods(1)
+        name, pod = claim["metadata"]["name"], (await single_pod(scope))["metadata"]["name"]
+        not_ready = {"metadata": {"annotations": {"sandbox.tenure.sh/ready": "false"}}}
+        await product.patch(PODS.path(pod, namespace="default"), not_ready)
+        await scope.apply_manifest(pod_disruption_budget(scope.name, minAvailable=1))
+        await wait_until(lambda: assert_budget_healthy(scope, 0))
+        await product.delete(NODE_CLAIMS.path(name))
+        hint = "set unhealthyPodEvictionPolicy: AlwaysAllow"
+        await wait_until(lambda: scope.assert_conditions_mention(name, "this pod is not Ready", hint))
+        await product.patch(budget_path(scope.name), {"spec": {"unhealthyPodEvictionPolicy": "AlwaysAllow"}})
         await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
 
 

@@ -23,6 +23,7 @@ from tests.support.product.product import InstalledProduct
 from tests.support.product.settings import GRACE
 
 DEADLINE = "90s"
+STATIC_DEADLINE = "20s"
 RETURN_SECONDS = 8
 """Seconds until the kubelet registers again: less than the grace period."""
 
@@ -48,6 +49,20 @@ async def test_nodeclaim_without_node_is_not_ready_and_is_replaced(product: Inst
 
 
 @pytest.mark.row("001-k")
+async def test_static_pool_replaces_a_node_that_is_missing(product: InstalledProduct) -> None:
+    async with product.scope("001-k-static", replicas=2, limits={"nodes": "3"}) as scope:
+        await scope.apply_manifest(lifecycle_policy(scope.name, scope.name, nodeMissing={"deadline": STATIC_DEADLINE}))
+        first, second = await wait_until(lambda: scope.assert_nodes_initialized(2))
+        name = first["metadata"]["name"]
+        await scope.inject_node_fault(Deregister(), node=first["status"]["nodeName"], count=1)
+        await wait_until(partial(_assert_condition, scope, name, labels.READY, "False"))
+        await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
+        remaining = object_names(await wait_until(lambda: scope.assert_nodes_initialized(2)))
+        assert second["metadata"]["name"] in remaining
+        await scope.wait_until_nodes_launched(3)
+
+
+@pytest.mark.row("001-k")
 async def test_stopped_instance_is_reported_and_replaced_when_its_node_is_gone(product: InstalledProduct) -> None:
     async with product.scope("001-k-stopped", after="60s") as scope:
         (claim,) = await scope.run_pods(1)
@@ -65,13 +80,16 @@ async def test_stopped_instance_is_reported_and_replaced_when_its_node_is_gone(p
 
 
 @pytest.mark.row("001-l")
-async def test_node_that_registers_again_is_initialized_again(product: InstalledProduct) -> None:
+@pytest.mark.parametrize("reboots", [False, True], ids=["same boot ID", "new boot ID"])
+async def test_node_that_registers_again_is_initialized_again(product: InstalledProduct, *, reboots: bool) -> None:
     async with product.scope("001-l", after="60s") as scope:
         (claim,) = await scope.run_pods(1)
         name, node = claim["metadata"]["name"], claim["status"]["nodeName"]
-        before = (await scope.assert_node_ready_status(node, ready="True"))["metadata"]["uid"]
-        await scope.inject_node_fault(Deregister(for_seconds=RETURN_SECONDS), node=node, count=1)
-        after = await wait_until(partial(_assert_registered, scope, node, before))
+        before = await scope.assert_node_ready_status(node, ready="True")
+        fault = Deregister(for_seconds=RETURN_SECONDS, new_boot_id=reboots)
+        await scope.inject_node_fault(fault, node=node, count=1)
+        after = await wait_until(partial(_assert_registered, scope, node, before["metadata"]["uid"]))
+        assert (_boot_id(after) != _boot_id(before)) is reboots
         assert after["metadata"]["ownerReferences"][0]["uid"] == claim["metadata"]["uid"]
         await wait_until(partial(_assert_phases, scope, name))
         await wait_until(partial(_assert_condition, scope, name, labels.READY, "True"))
@@ -145,6 +163,10 @@ async def _assert_registered(scope: ClusterScope, node: str, old_uid: str) -> Ob
 async def _assert_phases(scope: ClusterScope, claim: str) -> None:
     phases = [step.phase for step in (await scope.nodeclaim_state(claim)).history]
     assert phases[-3:] == [Phase.READY, Phase.INITIALIZATION, Phase.READY], phases
+
+
+def _boot_id(node: Object) -> str:
+    return str(node["status"]["nodeInfo"]["bootID"])
 
 
 def _is(found: Object, name: str) -> bool:

@@ -300,16 +300,19 @@ async def test_condition_is_set_for_a_duration(api: KubeApi, cloud: Cloud, simul
         await wait_until(has_status)
 
 
+@pytest.mark.parametrize("reboots", [False, True])
 async def test_deregistered_node_is_created_again_after_its_duration(
-    api: KubeApi, cloud: Cloud, simulator: Simulator
+    api: KubeApi, cloud: Cloud, simulator: Simulator, *, reboots: bool
 ) -> None:
     name = cloud.put(1)
     before = await wait_until_ready(api, name)
     await wait_until_stage(simulator, 1, "ready")
-    simulator.add_rule(Rule(fault=Deregister(for_seconds=FAULT_SECONDS)))
+    simulator.add_rule(Rule(fault=Deregister(for_seconds=FAULT_SECONDS, new_boot_id=reboots)))
     await wait_until_deleted(api, name)
     after = await wait_until_ready(api, name)
     assert after["metadata"]["uid"] != before["metadata"]["uid"]
+    boots = {one["status"]["nodeInfo"]["bootID"] for one in (before, after)}
+    assert len(boots) == 1 + reboots
     assert "karpenter.sh/unregistered" in taints_of(after)
 
 
