@@ -18,15 +18,18 @@ class Clusters:
 
     def __init__(self, clients: AwsClients, settings: AwsSettings) -> None:
         self._clients, self._settings = clients, settings
-        self._cache: TTLCache[str, ClusterFacts] = TTLCache(MAX_ENTRIES, _FRESH_SECONDS)
+        self._cache: TTLCache[str, Mapping[str, Any]] = TTLCache(MAX_ENTRIES, _FRESH_SECONDS)
 
-    async def facts(self) -> ClusterFacts:
+    async def describe(self) -> Mapping[str, Any]:
+        """The cluster in EKS's response."""
         return await get_or_load(self._cache, "", self._load)
 
-    async def _load(self) -> ClusterFacts:
-        settings = self._settings
-        response = await self._clients.call(self._clients.eks.describe_cluster, name=settings.cluster_name)
-        found: Mapping[str, Any] = response.get("cluster", {})
+    async def _load(self) -> Mapping[str, Any]:
+        response = await self._clients.call(self._clients.eks.describe_cluster, name=self._settings.cluster_name)
+        return dict(response.get("cluster", {}))
+
+    async def facts(self) -> ClusterFacts:
+        settings, found = self._settings, await self.describe()
         network = found.get("kubernetesNetworkConfig") or {}
         return ClusterFacts(
             name=settings.cluster_name,

@@ -16,6 +16,8 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, Final
 
+from tenure.cache_folder import cache_folder
+
 VARIABLE: Final = "_TENURE_COMPLETE"
 FRESH_SECONDS: Final = 10.0
 _SHELLS: Final = ("complete_bash", "complete_zsh", "complete_fish")
@@ -113,8 +115,7 @@ def _connection_options(line: Sequence[str]) -> dict[str, str]:
 
 def cache_path(cluster: str) -> Path:
     """The file of `tenure names`."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    return folder / "tenure" / "names" / f"{cluster.replace('/', '_')}.json"
+    return cache_folder() / "names" / f"{cluster.replace('/', '_')}.json"
 
 
 def write_names(cluster: str, names: Mapping[str, Sequence[str]]) -> None:

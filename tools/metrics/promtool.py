@@ -12,9 +12,10 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from tenure.cache_folder import cache_folder
 from tenure.progress import report_progress
 from tenure.sandbox.controlplane.golang import ensure_golang, golang_environment
-from tenure.sandbox.controlplane.versions import cache_folder, install_file
+from tenure.sandbox.controlplane.versions import install_file
 from tenure.sandbox.errors import BuildFailed
 
 VERSION: Final = "0.316.0"

@@ -76,20 +76,17 @@ async def check_cluster(clusters: Clusters, name: str) -> list[Finding]:
         return [at.problem(f"EKS returned no {', '.join(missing)}", "wait until the cluster is ACTIVE")]
     todo = f"aws eks describe-cluster --name {name} --query cluster.resourcesVpcConfig, and allow port 443 from here"
     unreachable = await check_address(at, facts.endpoint, todo)
-    return unreachable or [at.ok(f"Kubernetes {facts.version}, {facts.endpoint}")]
+    reachable = unreachable or [at.ok(f"Kubernetes {facts.version}, {facts.endpoint}")]
+    return [*reachable, *check_endpoint_access(await clusters.describe(), name)]
 
 
-async def check_endpoint_access(clients: AwsClients, name: str) -> list[Finding]:
-    """Whether nodes can reach the endpoint of the API server. No findings if the cluster cannot be described.
+def check_endpoint_access(cluster: Mapping[str, Any], name: str) -> list[Finding]:
+    """Whether nodes can reach the endpoint of the API server, from EKS's description of the cluster.
 
     With restricted public access and no private access, only nodes whose NAT address is in the ranges can join
     (docs.aws.amazon.com/eks/latest/userguide/cluster-endpoint.html).
     """
-    try:
-        response = await clients.call(clients.eks.describe_cluster, name=name)
-    except Fault:
-        return []
-    config = response["cluster"].get("resourcesVpcConfig") or {}
+    config = cluster.get("resourcesVpcConfig") or {}
     ranges = config.get("publicAccessCidrs") or []
     if config.get("endpointPrivateAccess", True) or "0.0.0.0/0" in ranges:
         return []

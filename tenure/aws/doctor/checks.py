@@ -12,7 +12,6 @@ from tenure.aws.doctor.account import (
     Caller,
     check_caller,
     check_cluster,
-    check_endpoint_access,
     check_quotas,
     check_zones,
 )
@@ -102,7 +101,6 @@ class AwsDoctor:
         trials = PermissionDryRuns(self._clients, self._settings)
         parts = await asyncio.gather(
             check_cluster(self._clusters, self._settings.cluster_name),
-            check_endpoint_access(self._clients, self._settings.cluster_name),
             check_zones(ZonalShifts(self._clients, self._settings)),
             check_permissions(self._clients, caller, policies(caller), role=role),
             *(selectors.check(one) for one in node_classes),

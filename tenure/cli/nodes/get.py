@@ -12,6 +12,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import compress
 from typing import Annotated, Any, Final, Literal, NoReturn, get_args
 
 import typer
@@ -135,8 +136,8 @@ async def _watch_nodes(
 ) -> NoReturn:
     """Print all nodes, then each node that changes, in the columns of the first table."""
     now = datetime.now(UTC)
-    columns = select_columns(found, now, width)
-    widths = column_widths([columns, *(_table_row(one, now, columns) for one in found)])
+    columns, rows = _select_columns(found, now, width)
+    widths = column_widths([columns, *rows])
     typer.echo(format_row([name.upper() for name in columns], widths))
     printed: dict[str, NodeClaimSummary] = {}
     while True:
@@ -225,16 +226,19 @@ def format_table(found: Sequence[NodeClaimSummary], now: datetime, width: int | 
     """One row per node, and a summary with the next step. Columns that do not fit into `width` are omitted."""
     if not found:
         return "No nodes found. `tenure doctor` checks the installation."
-    columns = select_columns(found, now, width)
-    table = format_columns(columns, [_table_row(one, now, columns) for one in found])
-    return f"{table}\n\n{_format_summary(found)}"
+    return f"{format_columns(*_select_columns(found, now, width))}\n\n{_format_summary(found)}"
 
 
-def select_columns(found: Sequence[NodeClaimSummary], now: datetime, width: int | None) -> list[str]:
-    """All columns if `width` is None. Those that every output needs stay, even if they do not fit."""
+def _select_columns(
+    found: Sequence[NodeClaimSummary], now: datetime, width: int | None
+) -> tuple[list[str], list[list[str]]]:
+    """The columns and their rows. All columns if `width` is None. Those that every output needs stay, even if they do
+    not fit."""
     rows = [_table_row(one, now, list(_COLUMNS)) for one in found]
     widths = dict(zip(_COLUMNS, column_widths([list(_COLUMNS), *rows]), strict=True))
-    return fit_columns(widths, _OPTIONAL_COLUMNS, width)
+    columns = fit_columns(widths, _OPTIONAL_COLUMNS, width)
+    is_shown = [name in columns for name in _COLUMNS]
+    return columns, [list(compress(row, is_shown)) for row in rows]
 
 
 def _table_row(nodeclaim: NodeClaimSummary, now: datetime, columns: Sequence[str]) -> list[str]:

@@ -8,8 +8,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tenure.cache_folder import cache_folder
 from tenure.progress import Progress
-from tenure.sandbox.controlplane.versions import DEFAULT_MINOR, GO, RELEASES, cache_folder
+from tenure.sandbox.controlplane.versions import DEFAULT_MINOR, GO, RELEASES
 from tenure.sandbox.errors import BuildFailed
 
 WHEEL = RELEASES[DEFAULT_MINOR].wheel

@@ -7,11 +7,12 @@ import os
 from pathlib import Path
 from typing import Final
 
+from tenure.cache_folder import cache_folder
 from tenure.progress import report_progress
 from tenure.sandbox.controlplane.binaries import only_one
 from tenure.sandbox.controlplane.build import Target, build_target
 from tenure.sandbox.controlplane.golang import WHEEL, ensure_golang
-from tenure.sandbox.controlplane.versions import DEFAULT_MINOR, GO, Binaries, cache_folder, platform_target
+from tenure.sandbox.controlplane.versions import DEFAULT_MINOR, GO, Binaries, platform_target
 
 HELM: Final = "3.19.5"
 _MAJOR, _MINOR = DEFAULT_MINOR.split(".")

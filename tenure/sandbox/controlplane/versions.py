@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from tenure.cache_folder import cache_folder
+
 KWOK = "0.7.0"
 GO = (1, 24)
 """Minimum Go version, from the go.mod files of Kubernetes 1.34 and kwok 0.7."""
@@ -60,13 +62,6 @@ def platform_target() -> tuple[str, str]:
     """Operating system and architecture, with Go's names."""
     machine = platform.machine().lower()
     return platform.system().lower(), _ARCHITECTURES.get(machine, machine)
-
-
-def cache_folder() -> Path:
-    """`TENURE_CACHE`, else `tenure` in the XDG cache folder."""
-    if named := os.environ.get("TENURE_CACHE"):
-        return Path(named).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "tenure"
 
 
 def selected_minor(environment: Mapping[str, str] = os.environ) -> str:

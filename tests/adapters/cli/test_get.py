@@ -97,7 +97,7 @@ async def test_terminated_workflow_is_listed_until_it_runs_again(address: str, c
 async def test_other_formats_and_unknown_name(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("TENURE_CACHE", str(tmp_path))
     async with running_workflows(address, states("formats", 2)) as connection:
         cluster = connection.cluster
 

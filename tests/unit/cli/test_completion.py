@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The cache of the cluster `demo`, with two nodes and a NodePool."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("TENURE_CACHE", str(tmp_path))
     monkeypatch.setenv("CLUSTER_NAME", "demo")
     completion.write_names("demo", {"nodes": ["web-1", "web-2"], "nodepools": ["web", "gpu"]})
     return completion.cache_path("demo")
@@ -48,6 +48,19 @@ def complete(line: str) -> list[str]:
 )
 def test_completes(line: str, expected: list[str], cache: Path) -> None:
     assert complete(line) == expected
+
+
+@pytest.mark.parametrize(
+    ("variables", "folder"),
+    [({"XDG_CACHE_HOME": "/x"}, "/x/tenure"), ({"XDG_CACHE_HOME": "/x", "TENURE_CACHE": "/y"}, "/y")],
+)
+def test_names_are_in_the_cache_folder_of_tenure(
+    variables: dict[str, str], folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TENURE_CACHE", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert completion.cache_path("demo") == Path(folder) / "names" / "demo.json"
 
 
 @pytest.mark.parametrize("line", ["get --cluster-name other web", "get --cluster-name=other web"])
