@@ -12,7 +12,7 @@ from botocore.exceptions import UnknownServiceError
 from botocore.session import Session
 
 OF_EVERY_COMMAND = {"region", "query", "output", "profile"}
-CUSTOM = {("cloudformation", "deploy"), ("s3", "sync")}
+CUSTOM = {("cloudformation", "deploy"), ("ecr", "get-login-password"), ("s3", "sync")}
 """Commands of the AWS CLI itself, which are not operations of a service."""
 
 
