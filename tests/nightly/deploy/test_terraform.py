@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -260,3 +262,20 @@ def test_each_parameter_is_a_variable_with_the_same_default(name: str) -> None:
         (validation,) = variable["validation"]
         allowed = parameter.get("AllowedValues", [parameter.get("MinValue"), parameter.get("MaxValue")])
         assert all(str(one) in validation["condition"] for one in allowed)
+
+
+def test_terraform_accepts_the_module(tmp_path: Path) -> None:
+    """Validation needs the provider from Terraform's registry; the format needs Terraform alone."""
+    if not shutil.which("terraform"):
+        pytest.skip("terraform is not on the PATH")
+    assert run_terraform(ROOT / "deploy", "fmt", "-check", "-recursive", "terraform").returncode == 0
+    shutil.copytree(ROOT / "deploy" / "iam", tmp_path / "iam")
+    shutil.copytree(MODULE, tmp_path / "terraform")
+    if run_terraform(tmp_path / "terraform", "init", "-backend=false", "-input=false").returncode:
+        pytest.skip("no provider: Terraform's registry cannot be reached")
+    result = run_terraform(tmp_path / "terraform", "validate", "-no-color")
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def run_terraform(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["terraform", f"-chdir={folder}", *arguments], capture_output=True, text=True)

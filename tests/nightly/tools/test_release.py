@@ -37,11 +37,16 @@ def test_notes_are_the_section_of_the_version() -> None:
     assert release_notes((ROOT / "CHANGELOG.md").read_text(), chart_version()).startswith("### ")
 
 
-def test_workflow_pins_actions_by_commit_and_runs_existing_targets() -> None:
-    text = (ROOT / ".github" / "workflows" / "release.yaml").read_text()
+@pytest.mark.parametrize(
+    ("name", "expected"), [("release", ["release", "image"]), ("checks", ["check", "unit", "controlplane"])]
+)
+def test_workflow_pins_actions_by_commit_and_runs_existing_targets(name: str, expected: list[str]) -> None:
+    text = (ROOT / ".github" / "workflows" / f"{name}.yaml").read_text()
     (job,) = yaml.safe_load(text)["jobs"].values()
     actions = [one["uses"] for one in job["steps"] if "uses" in one]
     assert actions and all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", one) for one in actions)
     makefile = (ROOT / "Makefile").read_text()
-    targets = re.findall(r"\bmake ([a-z-]+)", "\n".join(one.get("run", "") for one in job["steps"]))
-    assert targets == ["release", "image"] and all(f"\n{one}: " in makefile for one in targets)
+    commands = "\n".join(one.get("run", "") for one in job["steps"])
+    targets = re.findall(r"\bmake ([a-z-]+)", commands)
+    assert targets == expected and all(f"\n{one}: " in makefile for one in targets)
+    assert all((ROOT / one).exists() for one in re.findall(r"\btests/\S+", commands))
