@@ -13,6 +13,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Coroutine, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -20,6 +21,7 @@ from typing import Any, Self, TypeVar
 from temporalio.client import Client
 
 from tenure.controller.temporal.connection import Security
+from tenure.progress import report_progress
 from tenure.sandbox.controlplane.kubernetes import Endpoint, Kubernetes
 from tenure.sandbox.errors import NotRunning
 from tenure.sandbox.fault_proxy import Faults
@@ -36,12 +38,18 @@ T = TypeVar("T")
 
 class Sandbox:
     """`directory`: None for a temporary one, which is removed with the sandbox. `ports`: requested ports by part.
+    `shows_progress`: report the start of the parts on stderr.
 
     A kept directory is reopened with its data, and with the same ports if they are free.
     """
 
     def __init__(
-        self, directory: Path | None = None, *, plan: Plan | None = None, ports: Mapping[str, int] | None = None
+        self,
+        directory: Path | None = None,
+        *,
+        plan: Plan | None = None,
+        ports: Mapping[str, int] | None = None,
+        shows_progress: bool = False,
     ) -> None:
         self.plan = plan or Plan()
         self._temporary = directory is None
@@ -49,6 +57,7 @@ class Sandbox:
         self.logs = self.directory / "logs"
         self.ports: dict[str, int] = {}
         self._requested_ports = dict(ports or {})
+        self._shows_progress = shows_progress
         self._parts: Parts | None = None
         self._background: Background | None = None
 
@@ -67,7 +76,8 @@ class Sandbox:
         try:
             last = self._reopen_state()
             self._parts = Parts(self.plan, self.directory, self._port_taker(last.ports if last else {}))
-            self._background.run(self._parts.start())
+            with report_progress() if self._shows_progress else nullcontext() as progress:
+                self._background.run(self._parts.start(progress))
             self._record().write(self.directory)
         except BaseException:
             self.kill()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tenure.controller.temporal.connection import Security
+from tenure.progress import Progress
 from tenure.sandbox.controlplane import find_or_build
 from tenure.sandbox.controlplane.kubernetes import Kubernetes
 from tenure.sandbox.eviction_requests import EvictionRequestController
@@ -113,14 +114,28 @@ class Parts:
     def _keys(self) -> Path:
         return self.directory / "temporal" / "payload-keys"
 
-    async def start(self) -> None:
+    async def start(self, progress: Progress | None = None) -> None:
         """Start the parts concurrently, nodes last. Raises `PartFailed`."""
-        starts = [part.start for part in (self.temporal, self.aws) if part]
+        starts: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
+        if self.temporal:
+            starts["temporal"] = self.temporal.start
+        if self.aws:
+            starts["aws"] = self.aws.start
         if self.kubernetes:
-            starts.append(self._start_kubernetes)
-        await run_concurrently(*(start() for start in starts))
+            starts["kubernetes"] = self._start_kubernetes
+        started: list[str] = []
+        if progress:
+            progress.step(f"starting {', '.join(self.plan.parts)}", len(self.plan.parts))
+
+        async def start_part(name: str, start: Callable[[], Coroutine[Any, Any, None]]) -> None:
+            await start()
+            started.append(name)
+            if progress:
+                progress.advance(len(started), f"{name} runs")
+
+        await run_concurrently(*(start_part(*one) for one in starts.items()))
         if self.nodes:
-            await self.nodes.start()
+            await start_part("nodes", self.nodes.start)
 
     async def stop(self) -> None:
         """Stop nodes first, because they would report the end of the other parts as errors."""

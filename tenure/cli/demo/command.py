@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -23,6 +23,9 @@ from tenure.sandbox.errors import SandboxError
 from tenure.sandbox.spec import CRDS, Plan
 from tenure.sandbox.state_file import owner_of
 
+SHORT_STATES: Final = ("--pending-seconds=0.3", "--shutting-down-seconds=0.5")
+"""EC2 takes longer, and would show nothing more."""
+
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
@@ -31,7 +34,7 @@ def demo(
     pods: Annotated[int, typer.Option(min=1, max=2000, help="Number of pods.")] = 30,
     boot_seconds: Annotated[
         float, typer.Option(min=0, max=600, help="Seconds from a running instance to its Node.")
-    ] = 5.0,
+    ] = 2.0,
     retain: Annotated[bool, typer.Option("--keep", help="Leave everything running.")] = False,
     tell: Annotated[int, typer.Option(hidden=True)] = -1,
 ) -> int:
@@ -72,7 +75,7 @@ def build_plan(options: Options) -> Plan:
     return Plan(
         cluster_name="demo",
         manifests=(CRDS, RBAC),
-        aws_arguments=aws_arguments(),
+        aws_arguments=(*aws_arguments(), *SHORT_STATES),
         node_arguments=(f"--boot-seconds={options.boot_seconds:g}",),
     )
 
@@ -80,10 +83,13 @@ def build_plan(options: Options) -> Plan:
 def _run_demo(options: Options, directory: Path, screen: Screen) -> int:
     try:
         screen.print_heading("A cluster, AWS and Temporal on this machine")
-        with Sandbox(directory, plan=build_plan(options)) as sandbox:
+        with Sandbox(directory, plan=build_plan(options), shows_progress=True) as sandbox:
             seconds = time.monotonic() - options.began
             screen.print_line(f"Running after {seconds:.1f} s: {', '.join(sandbox.plan.parts)}")
-            return asyncio.run(_run_in_session(sandbox, options, screen))
+            code = asyncio.run(_run_in_session(sandbox, options, screen))
+            # The directory is removed, so no part has to write its data.
+            sandbox.kill()
+            return code
     except (CommandFailed, SandboxError) as failed:
         screen.print_line(f"FAILED  {failed}")
         return FAILED

@@ -41,7 +41,7 @@ async def read_until(process: Process, text: str) -> str:
 async def test_sandbox_up_status_and_down(tmp_path: Path) -> None:
     directory = f"--dir={tmp_path}"
     code, out, err = await run_cli("up", directory, "--parts=temporal,aws", "--detach")
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, "starting temporal, aws\n")
     record = Record.read(tmp_path)
     assert record and f"export AWS_ENDPOINT_URL={record.environment['AWS_ENDPOINT_URL']}" in out
     code, out, _ = await run_cli("status", directory)
