@@ -46,6 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--replay-histories", action="store_true", help="replay the histories of each workflow test")
     group.addoption("--random-clusters", type=int, default=15, help="random clusters to compare with kube-scheduler")
     group.addoption("--first-seed", type=int, default=0, help="seed of the first random cluster")
+    group.addoption("--results", type=Path, help="file with the results of random clusters, to which a run adds")
     group.addoption("--times", type=int, default=1, help="run each test this many times")
 
 

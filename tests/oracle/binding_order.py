@@ -4,8 +4,9 @@ kube-scheduler binds pods one by one. Topology spread and pod affinity that hold
 when it is bound, in any order.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 from tenure.model.facts import NodeFact, PodFact
 from tests.oracle.plan import admits_pod, tolerates_taints_of
@@ -14,11 +15,22 @@ from tests.oracle.topology import HOSTNAME, Spot, topology_violations
 NamespaceLabels = Mapping[str, Mapping[str, str]]
 
 
+@dataclass(frozen=True)
+class BindingOrder:
+    names: tuple[str, ...]
+    """Of all pods with a target."""
+    unbindable: frozenset[str]
+    """Names of the pods that kube-scheduler cannot bind where they are planned, in this order."""
+
+
 def find_binding_order(
     targets: Mapping[str, str], pods: Iterable[PodFact], nodes: Iterable[NodeFact], namespaces: NamespaceLabels
-) -> Iterator[str]:
-    """Names of the pods with a target. Higher priorities come first, then pods with hard topology spread, which pods
-    without it may exceed later. The next pod is the first that can be bound; if there is none, any.
+) -> BindingOrder:
+    """An order of the pods with a target. Higher priorities come first, then pods with hard topology spread, which
+    pods without it may exceed later. The next pod is the first that can be bound; if there is none, any.
+
+    If others prevent the binding of a pod, it and pods of its kind precede them in another attempt. Returns the order
+    in which the most pods can be bound.
 
     `targets`: node by pod name; `namespaces`: labels by namespace.
     """
@@ -33,17 +45,47 @@ def find_binding_order(
         )
         for node in nodes
     }
-    waiting = sorted((pod for pod in every if pod.name in targets), key=_queue_order)
+    preferred: list[PodFact] = []
+    attempts = list[BindingOrder]()
+    while True:
+        waiting = sorted((pod for pod in every if pod.name in targets), key=partial(_queue_order, preferred))
+        order, stuck = _bind_pods(waiting, targets, dict(spots), namespaces)
+        attempts.append(BindingOrder(tuple(order), frozenset(one.name for one in stuck)))
+        new = next((pod for pod in stuck if not any(_are_alike(pod, one) for one in preferred)), None)
+        if new is None:
+            return min(attempts, key=lambda one: len(one.unbindable))
+        preferred.insert(0, new)
+
+
+def _bind_pods(
+    waiting: list[PodFact], targets: Mapping[str, str], spots: dict[str, Spot], namespaces: NamespaceLabels
+) -> tuple[list[str], list[PodFact]]:
+    """An order of all waiting pods, and the pods that could not be bound when it was their turn."""
+    order, stuck = list[str](), list[PodFact]()
     while waiting:
         trials = ((pod, _add_pod(spots[targets[pod.name]], pod)) for pod in waiting)
-        pod = next((pod for pod, spot in trials if _can_bind(spot, spots, namespaces)), waiting[0])
+        pod = next((pod for pod, spot in trials if _can_bind(spot, spots, namespaces)), None)
+        if pod is None:
+            pod = waiting[0]
+            stuck.append(pod)
         waiting.remove(pod)
         spots[targets[pod.name]] = replace(_add_pod(spots[targets[pod.name]], pod), planned=frozenset())
-        yield pod.name
+        order.append(pod.name)
+    return order, stuck
 
 
-def _queue_order(pod: PodFact) -> tuple[int, bool]:
-    return -pod.priority, not any(one.hard for one in pod.spreads)
+def _are_alike(one: PodFact, other: PodFact) -> bool:
+    return (one.labels, one.spreads, one.affinity, one.anti_affinity) == (
+        other.labels,
+        other.spreads,
+        other.affinity,
+        other.anti_affinity,
+    )
+
+
+def _queue_order(preferred: Sequence[PodFact], pod: PodFact) -> tuple[int, int, bool]:
+    urgency = next((number for number, one in enumerate(preferred) if _are_alike(pod, one)), len(preferred))
+    return -pod.priority, urgency, not any(one.hard for one in pod.spreads)
 
 
 def _add_pod(spot: Spot, pod: PodFact) -> Spot:

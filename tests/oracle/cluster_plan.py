@@ -15,7 +15,7 @@ from tenure.model.facts import DaemonSetFact, NamespaceFact, NodeFact, PodFact
 from tenure.model.instance_types import Catalogue
 from tenure.scheduling.cluster_state import Change, ClusterState
 from tenure.scheduling.snapshot import Fact, FactKind
-from tests.oracle.binding_order import find_binding_order
+from tests.oracle.binding_order import BindingOrder, find_binding_order
 from tests.oracle.manifests import node_manifest
 from tests.oracle.plan import awaited_daemon_pods, launch_outcomes
 from tests.oracle.random_cluster import RandomCluster, shared_objects
@@ -46,8 +46,7 @@ class ClusterPlan:
     """Planned nodes by name."""
     targets: Mapping[str, str]
     """Existing or planned node by pod name."""
-    order: tuple[str, ...]
-    """Names of the pods with a target, in an order in which kube-scheduler can bind each one there."""
+    order: BindingOrder
     rejected: frozenset[str]
     """Names of the pods that the plan does not place."""
 
@@ -89,12 +88,15 @@ class Comparison:
     def describe(self) -> str:
         """The seed and the disagreements, with the whole plan if a pod is stuck."""
         lines = [f"seed {self.plan.cluster.seed}: {len(self.stuck)} of {self.planned} planned pods are not bound"]
-        lines += [f"  {one.name}, planned on {one.target}: {one.message}" for one in self.stuck]
+        unbindable = self.plan.order.unbindable
+        for one in self.stuck:
+            cause = "no order found; " if one.name in unbindable else ""
+            lines.append(f"  {one.name}, planned on {one.target}: {cause}{one.message}")
         targets = self.plan.targets
         lines += [f"  {name}, planned on {targets[name]}, is bound to {node}" for name, node in self.elsewhere.items()]
         lines += [f"  {name} is bound without a plan" for name in self.unplanned]
         if self.stuck:
-            lines.append(f"  plan: {', '.join(f'{name} on {targets[name]}' for name in self.plan.order)}")
+            lines.append(f"  plan: {', '.join(f'{name} on {targets[name]}' for name in self.plan.order.names)}")
         return "\n".join(lines)
 
 
@@ -108,13 +110,13 @@ def plan_cluster(cluster: RandomCluster, lists: ObjectLists) -> ClusterPlan:
         name = f"c{cluster.seed}-planned-{number}"
         nodes[name] = node_manifest(name, kind, offering, labels, [one.model_dump() for one in claim.taints])
         targets |= dict.fromkeys(claim.pods, name)
-    order = tuple(_find_order(cluster, lists, targets, nodes.values()))
+    order = _find_order(cluster, lists, targets, nodes.values())
     return ClusterPlan(cluster, nodes, targets, order, frozenset(one.name for one in plan.unschedulable))
 
 
 def _find_order(
     cluster: RandomCluster, lists: ObjectLists, targets: Mapping[str, str], planned_nodes: Iterable[Object]
-) -> Iterator[str]:
+) -> BindingOrder:
     facts = [change.fact for change in _changes_of(cluster, lists)]
     nodes = [one for one in facts if isinstance(one, NodeFact)]
     for one in planned_nodes:

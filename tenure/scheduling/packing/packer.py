@@ -1,6 +1,6 @@
 """Places pods on existing nodes, on new nodes of this pass, and on further new nodes, in this order (reference 2.4)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Final
@@ -64,6 +64,8 @@ class Packing:
     """Those that count pods of DaemonSets."""
     _undetermined: dict[int, dict[str, list[tuple[TopologyGroup, int]]]] = field(default_factory=dict)
     """By index of a new node and key of its undetermined domain, the counts to add once the domain is known."""
+    _open_nodes: dict[TopologyGroup, set[int]] = field(default_factory=dict)
+    """Indexes of new nodes that may have such counts."""
 
     def __post_init__(self) -> None:
         self.universe = Universe(self.node_arrays, self.instance_selector.offers)
@@ -102,19 +104,44 @@ class Packing:
         reasons: dict[int, RejectionReason] = {}
         while pending:
             before = sum(len(one.pods) for one in pending)
-            for _, tier in groupby(pending, key=lambda one: one.pods[0].priority):
-                reasons |= self._schedule_tier(list(tier))
+            for tier in self._tiers(pending):
+                reasons |= self._schedule_tier(tier)
             if sum(len(one.pods) for one in pending) == before:
                 break
             pending = [one for one in pending if one.pods and (self._may_launch(one) or not is_unconstrained(one))]
+        for node_index in range(self.node_arrays.existing_count, self.node_arrays.count) if self._daemon_groups else ():
+            self._fix_daemons(node_index)
         for one in waiting:
             self.unscheduled += [unscheduled_pod(pod, reasons[id(one)], reasons[id(one)].code) for pod in one.pods]
+
+    def _fix_daemons(self, node_index: int) -> None:
+        """Leave only the types of a new node that get as many DaemonSet pods as were counted."""
+        new_node = self.node_arrays.new_node_at(node_index)
+        template = self.node_arrays.slots[new_node.slot].offer.template
+        for group in self._daemon_groups:
+            counts = template.types_with_daemons(group.daemons)
+            self.node_arrays.restrict_types(node_index, counts == counts[new_node.rows].max())
 
     def _may_launch(self, one: PodClass) -> bool:
         """Whether any pool may have a type for such pods, without regard to limits."""
         return one.launchable or not (
             one.launch_blocker or all(not offer.available_reservations() for offer in self.instance_selector.offers)
         )
+
+    def _tiers(self, classes: Iterable[PodClass]) -> Iterator[list[PodClass]]:
+        """The classes by priority. If capacity is unlimited, those whose rules count the DaemonSet pods of a domain
+        come last, since each new node changes the count.
+        """
+        unlimited = not any(one.has_limits or one.available_reservations() for one in self.instance_selector.offers)
+        last = list[PodClass]()
+        for _, group in groupby(classes, key=lambda one: one.pods[0].priority):
+            tier = list(group)
+            yield [one for one in tier if not _counts_new_nodes(one)]
+            last += filter(_counts_new_nodes, tier)
+            if not unlimited:
+                yield last
+                last = []
+        yield last
 
     def _schedule_tier(self, classes: Sequence[PodClass]) -> dict[int, RejectionReason]:
         """Pods of one priority: constrained pods first, since the others can fill their nodes."""
@@ -133,9 +160,24 @@ class Packing:
                 SharedNodePacker(self.node_arrays, self.instance_selector, self._assign_pods, launchable).add_nodes()
         return reasons | {id(one): self.schedule_class(one) for one in free if one.pods}
 
+    def _determine_domains(self, rules: Iterable[Rule]) -> None:
+        """Determine the domain of new nodes whose pods the rules count: the emptiest one for topology spread, the
+        fullest one for anti-affinity.
+        """
+        for rule in filter(_is_limited_by_domain, rules):
+            group, sign = rule.group, 1 if isinstance(rule, SpreadRule) else -1
+            for node_index in sorted(self._open_nodes.pop(group, ())):
+                counts = self._undetermined[node_index]
+                variants = self.universe.possible_domains(node_index, group.topology_index.key)
+                if variants and any(counted is group for counted, _ in counts.get(group.topology_index.key, ())):
+                    name = min(variants, key=lambda one: sign * group.domain_count(one))
+                    self.node_arrays.assign_pods(node_index, self.node_arrays.to_vector({}), [], variants[name])
+                    self._count_determined(node_index, counts)
+
     def schedule_class(self, one: PodClass) -> RejectionReason:
         """Place the pods of a class. Returns why some remain; empty if none do."""
         reason = _FITS
+        self._determine_domains(one.alternatives[-1].rules)
         for alternative in one.alternatives:
             if self._daemon_groups:
                 self.universe.set_daemon_counts(alternative.rules)
@@ -402,6 +444,8 @@ class Packing:
                 group.counts_by_node(self.node_arrays.count)[node_index] += share
             else:
                 undetermined.setdefault(group.topology_index.key, []).append((group, share))
+                if node_index >= self.node_arrays.existing_count:
+                    self._open_nodes.setdefault(group, set()).add(node_index)
         self._count_determined(node_index, undetermined)
 
     def _count_determined(self, node_index: int, counts: dict[str, list[tuple[TopologyGroup, int]]]) -> None:
@@ -473,6 +517,15 @@ def _may_run_out(offer: Offer, one: PodClass, domains: int) -> bool:
         (offer.remaining_limits.remaining(key) or 0) < int(least_amounts.get(key, 0)) * _WORST_PACKING_FACTOR
         for key in offer.remaining_limits.limits
     )
+
+
+def _counts_new_nodes(one: PodClass) -> bool:
+    return any(rule.group.daemons and _is_limited_by_domain(rule) for rule in one.alternatives[-1].rules)
+
+
+def _is_limited_by_domain(rule: Rule) -> bool:
+    """Whether counted pods may exclude their domain."""
+    return isinstance(rule, SpreadRule | AntiAffinityRule) and not rule.group.hostname
 
 
 def _starts_affinity_group(rules: Iterable[Rule]) -> bool:

@@ -2,10 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Final
 
 import numpy as np
 
 from tenure.apis.labels import CAPACITY_TYPE, ZONE, ZONE_ID
+from tenure.model.facts import Toleration
 from tenure.model.requirements import Requirement, Requirements
 from tenure.scheduling.instance_type_table import Mask
 from tenure.scheduling.nodepool_template import Offer, Option
@@ -14,6 +17,9 @@ from tenure.scheduling.packing.pod_requirements import pin_label
 from tenure.scheduling.packing.topology import Rule, SpreadRule, TopologyGroup
 from tenure.scheduling.pods import Variant
 from tenure.scheduling.taints import first_untolerated
+
+_ANY_POD: Final = Variant(Requirements([]), (Toleration(operator="Exists"),), tolerate_preferences=True)
+"""Without requirements."""
 
 
 @dataclass(slots=True)
@@ -62,6 +68,19 @@ class Universe:
             for node_index in self._counted_existing_nodes(rule)
             if (value := self.node_arrays.domain_at(node_index, key)) is not None
         }
+
+    def possible_domains(self, node_index: int, key: str) -> dict[str, Variant]:
+        """The domains that a new node may still have, cheapest first, with requirements that determine each."""
+        slot = self.node_arrays.slot_at(node_index)
+        if slot is None:
+            return {}
+        row, found = self.node_arrays.new_node_at(node_index).rows[0], list[tuple[float, str, Variant]]()
+        for name in _offered_values(slot.offer, slot.option.requirements.get(key), slot.option, key):
+            pinned = pin_label(_ANY_POD, key, name)
+            following = self.node_arrays.slot_after_join(node_index, pinned)
+            if following is not None and following.option.types[row]:
+                found.append((float(slot.offer.cheapest_prices(following.option)[row]), name, pinned))
+        return {name: pinned for _, name, pinned in sorted(found, key=itemgetter(0, 1))}
 
     def set_daemon_counts(self, rules: Iterable[Rule]) -> None:
         """Set `fewest` and `most` of the groups of spread constraints that count pods of DaemonSets."""

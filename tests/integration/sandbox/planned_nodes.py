@@ -89,7 +89,7 @@ class PlannedNodes:
             await asyncio.to_thread(self._sandbox.start_part, SCHEDULER)
         try:
             await self._wait_until_attempted(is_daemon_pod)
-            await gather_limited(self._release_pods(plan, plan.order) for plan in plans)
+            await gather_limited(self._release_pods(plan, plan.order.names) for plan in plans)
             return await self._schedule_rejected(plans, await self._schedule(plans))
         finally:
             await self._delete(clusters)

@@ -26,6 +26,7 @@ from tenure.sandbox.environment import Sandbox
 from tenure.sandbox.kube_client import KubeApi
 from tenure.scheduling.cluster_state import Change, ClusterState
 from tests.integration.sandbox.builders import PODS
+from tests.integration.sandbox.comparison_results import ComparisonResults
 from tests.integration.sandbox.planned_nodes import SCHEDULER, PlannedNodes, gather_limited
 from tests.oracle.cluster_plan import NOW
 from tests.oracle.manifests import node_manifest
@@ -91,20 +92,20 @@ async def test_kube_scheduler_binds_planned_pods(cluster: Sandbox, api: KubeApi,
 async def test_kube_scheduler_binds_planned_pods_of_random_clusters(
     cluster: Sandbox, api: KubeApi, pods: KubePods, pytestconfig: pytest.Config
 ) -> None:
-    """`--random-clusters` and `--first-seed` select the clusters."""
+    """`--random-clusters` and `--first-seed` select the clusters. Those in the file of `--results` are done."""
     first, count = pytestconfig.getoption("--first-seed"), pytestconfig.getoption("--random-clusters")
-    seeds = range(first, first + count)
+    results = ComparisonResults(pytestconfig.getoption("--results"))
+    seeds = results.missing(range(first, first + count))
     planned_nodes = PlannedNodes(cluster, api, pods)
     await planned_nodes.create_shared_objects()
-    planned, elsewhere, stuck = 0, 0, 0
     for batch in (seeds[start : start + BATCH] for start in range(0, len(seeds), BATCH)):
         for one in await planned_nodes.compare([generate_cluster(seed, slot) for slot, seed in enumerate(batch)]):
-            planned, elsewhere, stuck = planned + one.planned, elsewhere + len(one.elsewhere), stuck + len(one.stuck)
+            results.add(one)
             if one.stuck or one.elsewhere or one.unplanned:
                 print(one.describe())
-    found = f"{len(seeds)} clusters, {planned} planned pods, {elsewhere} bound elsewhere, {stuck} not bound"
-    print(found)
-    assert planned - stuck >= MIN_BOUND_SHARE * planned > 0, found
+        print(results.summary())
+    planned, stuck = results.count("planned"), results.count("stuck")
+    assert planned - stuck >= MIN_BOUND_SHARE * planned > 0, results.summary()
 
 
 async def test_kube_scheduler_counts_pods_of_daemonsets_as_planned(

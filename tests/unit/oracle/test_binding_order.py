@@ -2,16 +2,20 @@
 
 from tenure.apis.labels import ZONE
 from tenure.model.facts import PodFact
-from tests.oracle.binding_order import find_binding_order
+from tests.oracle.binding_order import BindingOrder, find_binding_order
 from tests.unit.oracle.test_topology import spread, term
-from tests.unit.scheduling.builders import node, pod
+from tests.unit.scheduling.builders import expressions, node, pod
 
 WEB = {"app": "web"}
 
 
 def find_order(targets: dict[str, str], *pods: PodFact) -> list[str]:
+    return [*order_of(targets, *pods).names]
+
+
+def order_of(targets: dict[str, str], *pods: PodFact) -> BindingOrder:
     nodes = [node(name, labels={ZONE: name}) for name in "ab"]
-    return [*find_binding_order(targets, pods, nodes, {"default": {}})]
+    return find_binding_order(targets, pods, nodes, {"default": {}})
 
 
 def test_pods_alternate_between_the_domains_of_their_topology_spread() -> None:
@@ -39,6 +43,14 @@ def test_pods_with_topology_spread_precede_the_pods_that_it_counts() -> None:
     assert find_order({"1": "a", "2": "a"}, selected, limited) == ["2", "1"]
 
 
+def test_pod_precedes_the_pods_that_would_prevent_its_binding() -> None:
+    """Both have topology spread. The first counts no pod, and the second counts both."""
+    uncounted = pod("1", labels=WEB, spreads=spread(selector=expressions("app In none")))
+    limited = pod("2", labels=WEB, spreads=spread())
+    assert find_order({"1": "a", "2": "a"}, uncounted, limited) == ["2", "1"]
+
+
 def test_pods_that_cannot_be_bound_come_last() -> None:
     crowd = [pod(name, labels=WEB, spreads=spread()) for name in "12"]
-    assert find_order({"1": "a", "2": "a", "3": "b"}, *crowd, pod("3")) == ["1", "3", "2"]
+    found = order_of({"1": "a", "2": "a", "3": "b"}, *crowd, pod("3"))
+    assert found == BindingOrder(("1", "3", "2"), frozenset({"2"}))

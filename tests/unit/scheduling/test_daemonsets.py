@@ -231,6 +231,32 @@ def test_pods_spread_by_zone_count_the_daemonset_pods_of_each_new_node() -> None
         assert max(by_zone.values()) - min(by_zone.values()) == 0
 
 
+@pytest.mark.parametrize("priority", [0, 1], ids=["lower priority", "higher priority"])
+def test_pods_spread_by_zone_count_the_daemonset_pods_of_nodes_for_others(priority: int) -> None:
+    """Each node for another pod adds a DaemonSet pod to its zone, which the plan therefore fixes."""
+    others = [pod(f"other-{number}", cpu=7) for number in range(3)]
+    limited = [pod(f"p{number}", cpu=1, priority=priority, **spread_with_agent(ZONE)) for number in range(4)]
+    cluster = Cluster(pool("default", f"{ZONE} In a b"), LABELED, *others, *limited, instance_types=(LARGE,))
+    plan = cluster.plan()
+    assert sum(len(one.pods) for one in plan.claims) == 7
+    counts = Counter[str]()
+    for claim in plan.claims:
+        (zone,) = values_of(claim, ZONE)
+        counts[zone] += 1 + sum(name.startswith("p") for name in claim.pods)
+    assert max(counts.values()) - min(counts.values()) <= 1
+
+
+def test_nodes_for_others_have_types_with_the_counted_daemonset_pods() -> None:
+    on_large = expressions(f"{INSTANCE_TYPE} In {LARGE.name}")
+    agent = LABELED.model_copy(update={"pod": LABELED.pod.model_copy(update={"required_terms": (on_large,)})})
+    cheap = instance_type("c.2xlarge", cpu=8, memory=32, price=0.3, zones=("a", "b"))
+    spread = pod("p", cpu=1, **spread_with_agent(ZONE))
+    for pods, expected in (([], {cheap.name, LARGE.name}), ([spread], {cheap.name})):
+        plan = Cluster(pool(), agent, pod("other", cpu=7), *pods, instance_types=(LARGE, cheap)).plan()
+        (claim,) = [one for one in plan.claims if "other" in one.pods]
+        assert set(values_of(claim, INSTANCE_TYPE)) == expected
+
+
 def test_pods_spread_by_zone_count_awaited_daemonset_pods() -> None:
     """Zone a awaits two DaemonSet pods, zone b one."""
     nodes = [node(f"{zone}{number}", labels={ZONE: zone}) for zone, number in ("a1", "a2", "b1")]

@@ -91,6 +91,16 @@ def test_spread_is_limited_by_a_zone_without_a_fitting_type() -> None:
     assert by_zone(plan) == {"a": 1, "b": 1} and len(plan.unschedulable) == 7
 
 
+def test_spread_counts_earlier_pods_whose_nodes_had_an_open_zone() -> None:
+    """The plan then fixes their zones."""
+    counted = [pod(f"counted-{number}", cpu=7, labels=APP, priority=1) for number in range(2)]
+    limited = [pod(f"p{number}", cpu=3, labels=APP, spreads=spread(ZONE)) for number in range(2)]
+    plan = build_cluster(pool("default", f"{ZONE} In a b"), *counted, *limited).plan()
+    zones = Counter(zone for claim in plan.claims for zone in values_of(claim, ZONE) for _ in claim.pods)
+    assert zones == {"a": 2, "b": 2}
+    assert all(len(values_of(claim, ZONE)) == 1 for claim in plan.claims)
+
+
 def test_min_domains_counts_only_usable_domains() -> None:
     elsewhere = node("n", labels={ZONE: "d", TEAM: "x"})
     plan = build_cluster(
