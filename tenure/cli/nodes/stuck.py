@@ -28,9 +28,11 @@ from tenure.cli.nodes.workflows import (
     format_since,
     format_span,
     format_until,
+    list_commands,
     list_stopped_workflows,
     no_page_url,
     query_states,
+    running_condition,
     with_verdict,
 )
 from tenure.cli.output import Result
@@ -60,9 +62,10 @@ PENDING_PODS_TIMEOUT = timedelta(seconds=10)
 
 @temporal_command
 async def stuck(connection: Connection) -> Result:
-    """List all that needs attention: nodes and pending pods whose blocker does not clear by itself, overdue nodes,
-    rollouts and commands. Launches that fail repeatedly, NodePools and EC2NodeClasses that are not ready, invalid
-    objects and terminated workflows are listed too. Exit code 1 if one is listed. Slow nodes are listed too."""
+    """List all that needs attention, with remedies. The exit code is 1 for any of these: nodes and pending pods whose
+    blocker does not clear by itself; overdue nodes, rollouts and commands; NodePools and EC2NodeClasses that are not
+    ready; invalid objects; terminated workflows. It is also 1 if pending pods cannot be checked. Slow nodes and pauses
+    are listed, but do not count."""
     now = datetime.now(UTC)
     client, cluster = await connection.connect_to_cluster(), connection.cluster
     (overdue, slow, follows, paused), items, stopped, invalid, pods = await asyncio.gather(
@@ -95,8 +98,8 @@ class StuckItem:
 async def list_stuck_items(client: Client, cluster: str, now: datetime) -> list[StuckItem]:
     """From visibility; rollouts first, EC2NodeClasses that are not ready last."""
     pools = ids.nodepool(cluster, "")
-    classes = f"WorkflowType = 'EC2NodeClass' AND {_running_condition(ids.nodeclass(cluster, ''))}"
-    nodepools = f"WorkflowType = 'NodePool' AND {_running_condition(pools)}"
+    classes = f"WorkflowType = 'EC2NodeClass' AND {running_condition(ids.nodeclass(cluster, ''))}"
+    nodepools = f"WorkflowType = 'NodePool' AND {running_condition(pools)}"
     under_way = await list_commands(client, cluster)
     nodeclasses = [one.id async for one in client.list_workflows(classes, page_size=1000)]
     found_pools = [one async for one in client.list_workflows(nodepools, page_size=1000)]
@@ -113,16 +116,6 @@ async def list_stuck_items(client: Client, cluster: str, now: datetime) -> list[
         *(one for state in nodepool_states.values() if (one := nodepool_item(state))),
         *(nodeclass_item(one) for one in nodeclass_states.values() if one.ready == "False"),
     ]
-
-
-async def list_commands(client: Client, cluster: str) -> list[WorkflowExecution]:
-    """Disruption commands that are being executed."""
-    query = f"WorkflowType = 'Disruption' AND {_running_condition(ids.disruption(cluster, ''))}"
-    return [one async for one in client.list_workflows(query, page_size=1000)]
-
-
-def _running_condition(prefix: str) -> str:
-    return f"WorkflowId STARTS_WITH '{prefix}' AND ExecutionStatus = 'Running'"
 
 
 def stopped_item(stopped: StoppedWorkflow) -> StuckItem:

@@ -182,6 +182,8 @@ class NodeExplanation:
     disruption: Sequence[str] = ()
     pauses: Sequence[str] = ()
     """Of its NodePool and of the cluster."""
+    commands: Sequence[str] = ()
+    """Disruption commands in progress."""
     calls: Sequence[ActivityCall] = ()
     """Activities of its last run."""
 
@@ -223,6 +225,7 @@ class NodeExplanation:
         yield "drifted", state.drift
         yield "NotReady", state.not_ready
         yield "expires", format_time(state.expires) if state.expires else ""
+        yield from (("command", line) for line in self.commands)
         yield from (("disruption", line) for line in self.disruption)
         yield "evicted", format_short_list(state.evicted_pods, NAMED)
         yield "reason", self.reason
@@ -240,6 +243,7 @@ class NodeExplanation:
             "drift": state.drift,
             "away": state.not_ready,
             "expires": state.expires.isoformat() if state.expires else None,
+            "commands": list(self.commands),
             "disruption": list(self.disruption),
             "drainedOf": list(state.evicted_pods),
             "wentFor": self.reason,

@@ -24,11 +24,12 @@ from tenure.cli.nodes.timeline import (
     format_relative_time,
     list_activity_calls,
 )
-from tenure.cli.nodes.workflows import QUERY_TIMEOUT, NodeClaimSummary, NodeClaimVisibility
+from tenure.cli.nodes.workflows import QUERY_TIMEOUT, NodeClaimSummary, NodeClaimVisibility, list_commands, query_states
 from tenure.cli.output import Result
 from tenure.cli.temporal_client import Connection, temporal_command
 from tenure.controller.temporal.errors import format_rpc_error
 from tenure.controller.temporal.pollers import is_unpolled
+from tenure.model.base import Message
 from tenure.model.disruption.decision import NodeVerdict
 from tenure.model.nodeclaim.history import NodeClaimExplanation
 from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
@@ -177,14 +178,44 @@ async def _fetch_calls(connection: Connection, client: Client, nodeclaim: NodeCl
 
 async def _explain_running(client: Client, cluster: str, nodeclaim: NodeClaimSummary) -> NodeExplanation:
     pending = asyncio.gather(
-        query_disruption_status(client, cluster, nodeclaim.name), _query_pauses(client, cluster, nodeclaim.pool)
+        query_disruption_status(client, cluster, nodeclaim.name),
+        _query_pauses(client, cluster, nodeclaim.pool),
+        _describe_commands(client, cluster, nodeclaim.name),
     )
     state = await query_explanation(client, nodeclaim)
     if isinstance(state, str):
         pending.cancel()
         return NodeExplanation(nodeclaim, remark=state)
-    status, pauses = await pending
-    return NodeExplanation(nodeclaim, state, disruption=format_disruption_status(status), pauses=pauses)
+    status, pauses, commands = await pending
+    disruption = format_disruption_status(status)
+    return NodeExplanation(nodeclaim, state, disruption=disruption, pauses=pauses, commands=commands)
+
+
+class _Candidate(Message):
+    claim: str
+
+
+class _Proposal(Message):
+    reason: str
+    candidates: tuple[_Candidate, ...]
+
+
+class _CommandState(Message):
+    """The part of a command's state that names its nodes and its blocker."""
+
+    proposal: _Proposal
+    step: str
+    blocked_by: str = ""
+
+    def describe(self) -> str:
+        return f"{self.proposal.reason} (step {self.step})" + (f": {self.blocked_by}" if self.blocked_by else "")
+
+
+async def _describe_commands(client: Client, cluster: str, nodeclaim: str) -> tuple[str, ...]:
+    """Step and blocker of the disruption command for the node; empty without one, or if it does not respond."""
+    running = [one.id for one in await list_commands(client, cluster)]
+    states = (await query_states(client, running, _CommandState)).values()
+    return tuple(one.describe() for one in states if nodeclaim in {found.claim for found in one.proposal.candidates})
 
 
 async def query_explanation(client: Client, nodeclaim: NodeClaimSummary) -> NodeClaimExplanation | str:

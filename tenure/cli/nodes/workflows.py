@@ -224,6 +224,17 @@ async def _read_stopped_workflow(client: Client, workflow_id: str) -> StoppedWor
     return StoppedWorkflow(workflow_id, STOPPED[latest.status], latest.close_time)
 
 
+async def list_commands(client: Client, cluster: str) -> list[WorkflowExecution]:
+    """Disruption commands that are being executed."""
+    query = f"WorkflowType = 'Disruption' AND {running_condition(ids.disruption(cluster, ''))}"
+    return [one async for one in client.list_workflows(query, page_size=1000)]
+
+
+def running_condition(prefix: str) -> str:
+    """Of a visibility query for the running workflows whose ID has this prefix."""
+    return f"WorkflowId STARTS_WITH '{prefix}' AND ExecutionStatus = 'Running'"
+
+
 async def query_states(
     client: Client, workflow_ids: Sequence[str], state_type: type[S], query: str = "state"
 ) -> dict[str, S]:

@@ -15,7 +15,7 @@ from cachetools import TTLCache
 from temporalio.client import Client
 
 from tenure.cli.nodes import events, get, stuck, why
-from tenure.cli.nodes.workflows import NodeClaimSummary, format_iso, list_stopped_workflows, query_states
+from tenure.cli.nodes.workflows import NodeClaimSummary, format_iso, list_commands, list_stopped_workflows, query_states
 from tenure.cli.temporal_client import Connection
 from tenure.controller.temporal.queries import query_invalid_objects
 from workflows import ids, search_attributes
@@ -108,7 +108,7 @@ async def read_plan(client: Client, connection: Connection) -> Content:
 async def read_commands(client: Client, connection: Connection) -> Content:
     """Disruption commands that are being executed."""
     prefix = ids.disruption(connection.cluster, "")
-    found = await stuck.list_commands(client, connection.cluster)
+    found = await list_commands(client, connection.cluster)
     states = await query_states(client, [one.id for one in found], stuck.BlockedState)
 
     def as_json(one: Any) -> Content:

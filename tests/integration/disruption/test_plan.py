@@ -7,6 +7,7 @@ from tenure.cli.nodes.history import read as history
 from tenure.cli.nodes.why import explain_nodes_or_pod, format_explanations
 from tenure.cli.temporal_client import Connection
 from tenure.kube.client.resources import NODES
+from tenure.sandbox.nodes.fault_rules import SlowReady
 from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.eventually import wait_until
 from tests.support.product.product import InstalledProduct
@@ -27,6 +28,16 @@ async def test_blocker_of_a_node_is_shown_in_events_and_commands(product: Instal
         await wait_until(lambda: _assert_listed(connection, node, claim))
         [(_, events)] = await history(connection, claim)
         assert any(one.kind == "shown" and "Phase Ready" in one.text for one in events)
+
+
+async def test_command_of_a_node_is_explained(product: InstalledProduct) -> None:
+    async with product.scope("explained", after="Never") as scope:
+        (claim,) = object_names(await scope.run_pods(1))
+        await scope.inject_node_fault(SlowReady(seconds=20))
+        await product.patch(scope.pool_path, {"spec": {"template": {"metadata": {"labels": {"team": "web"}}}}})
+        waits = "command     Drifted (step Wait): waits for"
+        await wait_until(lambda: _assert_explained(product.connection, claim, waits))
+        await wait_until(lambda: scope.assert_nodeclaims_deleted([claim]))
 
 
 async def _assert_explained(connection: Connection, name: str, *messages: str) -> None:

@@ -1,8 +1,9 @@
 """`tenure why` explains a node in readable lines."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -12,7 +13,10 @@ from tenure.cli.nodes import why
 from tenure.cli.nodes.timeline import CALLS, ActivityCall, NodeExplanation, explain_completed
 from tenure.cli.nodes.why import PodExplanation
 from tenure.cli.nodes.workflows import NodeClaimSummary
+from tenure.model.base import Message
 from tenure.model.blockers import Verdict
+from tenure.model.disruption.commands import CommandState, Proposal
+from tenure.model.disruption.decision import CommandCandidate
 from tenure.model.disruption.drain import CancelledDrain, DrainState, DrainStatus, EvictionBlocker
 from tenure.model.interruption.messages import InterruptionMessage
 from tenure.model.interruption.records import ApprovalDecision, TrackedInterruption
@@ -236,6 +240,43 @@ def test_pause_is_stated_once(disruption: Sequence[str], lines: int) -> None:
     )
     stated = [line for line in explanation.format_text().splitlines() if "paused" in line or "unknown" in line]
     assert len(stated) == lines and sum("by ann" in line for line in stated) == 1
+
+
+def test_command_of_the_node_is_a_line() -> None:
+    waits = "Drifted (step Permit): the budget allows 0"
+    explanation = NodeExplanation(nodeclaim(), commands=(waits,))
+    assert f"  command     {waits}" in explanation.format_text().splitlines()
+    assert explanation.as_json()["commands"] == [waits]
+
+
+class FakeCommands:
+    """Visibility and queries of running commands, by workflow ID."""
+
+    def __init__(self, **states: CommandState) -> None:
+        self.states = states
+
+    async def list_workflows(self, query: str, page_size: int) -> AsyncIterator[Any]:
+        for name in self.states:
+            yield SimpleNamespace(id=name)
+
+    def get_workflow_handle(self, workflow_id: str) -> Any:
+        stored = self.states[workflow_id].model_dump(mode="json")
+
+        async def query(name: str, result_type: type[Message], rpc_timeout: timedelta) -> Message:
+            return result_type.model_validate(stored)
+
+        return SimpleNamespace(query=query)
+
+
+async def test_only_commands_of_the_node_are_described() -> None:
+    def command(claim: str, reason: str) -> CommandState:
+        candidate = CommandCandidate.model_construct(claim=claim)
+        proposal = Proposal.model_construct(reason=reason, candidates=(candidate,))
+        return CommandState.model_construct(proposal=proposal, step="Permit", blocked_by="the budget allows 0")
+
+    client = cast(Client, cast(Any, FakeCommands(a=command("one", "Drifted"), b=command("other", "Empty"))))
+    (found,) = await why._describe_commands(client, "demo", "one")
+    assert found == "Drifted (step Permit): the budget allows 0"
 
 
 def test_json_explanation_is_complete() -> None:
