@@ -68,6 +68,7 @@ def render_nodeclaim(state: NodeClaimState) -> str:
         ("next step", PHASE_NEXT_STEP[state.phase]),
         ("node", state.node_name or "none yet"),
         ("NodePool", state.identity.pool or "none"),
+        ("EC2NodeClass", state.identity.node_class or "none"),
     ]
     rows += [("created for", state.identity.why), ("launch group", state.identity.group_id)]
     if launched:

@@ -12,7 +12,12 @@ import workflows.activity_options
 from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.temporal_dev_server import served_by_temporal
 from tests.support.fakes.worker import WorkerHarness
-from tests.support.workflows.eventually import has_continued_as_new, latest_run, wait_until, wait_until_phase
+from tests.support.workflows.eventually import (
+    has_continued_as_new,
+    latest_run,
+    wait_until,
+    wait_until_phase,
+)
 from tests.support.workflows.nodeclaim_workflows import (
     ALL_PHASES,
     BUSY,
@@ -39,6 +44,8 @@ async def test_long_running_workflow_continues_as_new_and_completes(
         await fake.signal_observed(handle, **{**BUSY, "node_ready": bool(number % 2)})
     await wait_until(lambda: has_continued_as_new(fake.client, handle))
     latest = latest_run(fake.client, handle)
+    details = (await latest.query("__temporal_workflow_metadata")).current_details
+    assert "node-a" in details.splitlines()[0] and "NodePool" in details and "EC2NodeClass" in details
     await delete_nodeclaim(fake, latest)
     outcome = await latest.result()
     assert [step.phase for step in outcome.history] == ALL_PHASES
