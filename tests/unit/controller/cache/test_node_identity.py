@@ -1,5 +1,5 @@
 """Each state of a NodeClaim's Node, as each consumer sees it: cache, nominations, metrics, digest, budgets, plan,
-drift, repair, activities that read live Nodes, the decision of the workflow, and the verdict that commands show."""
+drift, repair, drain, activities that read live Nodes, the decision of the workflow, and the verdict of commands."""
 
 import copy
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from tenure.controller.cache.nominations import Nominations
 from tenure.controller.cache.pod_verdicts import PodVerdicts
 from tenure.controller.disruption.cached_budgets import NodePoolBudgets
 from tenure.controller.signals.digests import NodeClaimView, nodeclaim_digest
+from tenure.controller.signals.drain_changes import DrainChanges
 from tenure.kube.facts.objects import node_fact
 from tenure.model.blockers import INSTANCE_STOPPED, NODE_NOT_FOUND, NOMINATED, NOT_BOUND
 from tenure.model.disruption.permits import AllowedDisruptionsRequest
@@ -252,6 +253,19 @@ def test_plan_counts_the_room(case: tuple[CacheHarness, Expected]) -> None:
         grace = timedelta(seconds=GRACE)
         found = build_existing_nodes(facts, facts.nodeclaims.values(), {}, now=now, not_ready_grace=grace)
         assert len(list(found)) == room, now
+
+
+def test_drain_follows_pods_of_the_node(case: tuple[CacheHarness, Expected]) -> None:
+    harness, expected = case
+    one = harness.cache.nodeclaims["c1"].model_copy(update={"drain_waits": True})
+
+    def digest() -> str:
+        return DrainChanges(harness.cache).digest_of(one, harness.cache.nodes_of(one), WITHIN)[0]
+
+    for name in ("n0", "n1"):
+        before = digest()
+        harness.apply_objects("pods", pod(f"on-{name}", on=name))
+        assert (digest() != before) is (name in expected.nodes), name
 
 
 def observe(harness: CacheHarness) -> ObservedNodeClaim:
