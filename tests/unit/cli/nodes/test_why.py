@@ -269,12 +269,12 @@ class FakeCommands:
 
 
 async def test_only_commands_of_the_node_are_described() -> None:
-    def command(claim: str, reason: str) -> CommandState:
-        candidate = CommandCandidate.model_construct(claim=claim)
-        proposal = Proposal.model_construct(reason=reason, candidates=(candidate,))
-        return CommandState.model_construct(proposal=proposal, step="Permit", blocked_by="the budget allows 0")
+    def command(claim: str) -> CommandState:
+        candidate = CommandCandidate(node="n", claim=claim, pool="web")
+        proposal = Proposal(id=claim, reason="Drifted", kind="drift", candidates=(candidate,))
+        return CommandState(cluster="demo", proposal=proposal, blocked_by="the budget allows 0")
 
-    client = cast(Client, cast(Any, FakeCommands(a=command("one", "Drifted"), b=command("other", "Empty"))))
+    client = cast(Client, cast(Any, FakeCommands(a=command("one"), b=command("other"))))
     (found,) = await why._describe_commands(client, "demo", "one")
     assert found == "Drifted (step Permit): the budget allows 0"
 
