@@ -42,6 +42,7 @@ class NodeClaimContext:
         self.deadline_changed = False
         self.is_executing_activity = False
         self._published_attributes: dict[str, SearchAttributeUpdate[Any]] = {}
+        self._logged_attention = ""
 
     @property
     def now(self) -> datetime:
@@ -148,14 +149,17 @@ class NodeClaimContext:
         }
         if changed:
             workflow.upsert_search_attributes(list(changed.values()))
-        if not {BLOCKED_BY.name, OVERDUE.name}.isdisjoint(changed):
-            self._log_blocker()
+        self._log_blocker(is_new=not {BLOCKED_BY.name, OVERDUE.name}.isdisjoint(changed))
         self.set_current_details()
 
-    def _log_blocker(self) -> None:
-        if verdict := verdict_of(self.state):
+    def _log_blocker(self, *, is_new: bool) -> None:
+        """One line per code, and per sentence of a verdict that needs attention."""
+        verdict = verdict_of(self.state)
+        attention = verdict.sentence if verdict and not verdict.clears_by_itself else ""
+        if verdict and (is_new or attention not in ("", self._logged_attention)):
             message, fields = blocker_line(self.state, verdict, self.now)
-            workflow.logger.log(INFO if verdict.clears_by_itself else WARNING, message, extra=fields)
+            workflow.logger.log(WARNING if attention else INFO, message, extra=fields)
+        self._logged_attention = attention
 
     def set_blocked_by(self, why: str, code: str = "") -> None:
         """Publish what the node waits for: `why` in the details, `code` as TenureBlockedBy.

@@ -380,11 +380,12 @@ async def _assert_same_everywhere(scope: ClusterScope, name: str, code: str) -> 
     )
     description = await (await scope.workflow_handle(name)).describe()
     assert description.typed_search_attributes.get(BLOCKED_BY) == verdict.code
-    logged = _logged_codes(product, name)
-    assert logged[-1:] == [verdict.code], logged
+    logged = _logged_verdicts(product, name)
+    assert [code for code, _ in logged[-1:]] == [verdict.code], logged
     if verdict.clears_by_itself:
         assert condition.get("status") != "True", condition
     else:
+        assert logged[-1][1] == verdict.sentence, logged
         await _assert_reported(scope, name, verdict, condition)
         if node := await product.find(NODES.path(state.node_name)) if state.node_name else None:
             await _assert_reported(
@@ -400,9 +401,10 @@ async def _assert_reported(scope: ClusterScope, name: str, verdict: Verdict, con
     await scope.assert_event(name, "NeedsAttention", verdict.sentence)
 
 
-def _logged_codes(product: InstalledProduct, name: str) -> list[str]:
+def _logged_verdicts(product: InstalledProduct, name: str) -> list[tuple[str, str]]:
+    """Codes and sentences. The sentence of a verdict that clears by itself may be an earlier one."""
     return [
-        one["code"]
+        (one["code"], one["reason"])
         for one in product.log_entries()
         if one["message"] == "blocked nodeclaim" and one["NodeClaim"]["name"] == name
     ]

@@ -62,10 +62,10 @@ PENDING_PODS_TIMEOUT = timedelta(seconds=10)
 
 @temporal_command
 async def stuck(connection: Connection) -> Result:
-    """List all that needs attention, with remedies. The exit code is 1 for any of these: nodes and pending pods whose
-    blocker does not clear by itself; overdue nodes, rollouts and commands; NodePools and EC2NodeClasses that are not
-    ready; invalid objects; terminated workflows. It is also 1 if pending pods cannot be checked. Slow nodes and pauses
-    are listed, but do not count."""
+    """List all that needs attention, with remedies. These are nodes and pending pods whose blocker does not clear by
+    itself, and overdue nodes, rollouts and commands. NodePools and EC2NodeClasses that are not ready, invalid objects
+    and terminated workflows belong to them. The exit code is 1 if one of these is listed, or if pending pods cannot be
+    checked. Slow nodes and pauses are listed, but do not count."""
     now = datetime.now(UTC)
     client, cluster = await connection.connect_to_cluster(), connection.cluster
     (overdue, slow, follows, paused), items, stopped, invalid, pods = await asyncio.gather(

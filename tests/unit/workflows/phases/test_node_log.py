@@ -10,6 +10,7 @@ from temporalio.testing import WorkflowEnvironment
 from tenure.model.launch import LaunchedInstance
 from tenure.model.nodeclaim.state import NodeClaimState, Phase
 from tenure.policy.lifecycle.transitions import TRANSITIONS
+from tenure.policy.lifecycle.verdict import verdict_of
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.nodeclaim_workflows import delete_nodeclaim, ready_nodeclaim
 from tests.unit.workflows.meters import BORN, WHO, FakeMeter
@@ -104,4 +105,17 @@ def test_new_blocker_is_one_line_with_its_code(meter: FakeMeter, caplog: pytest.
         ("WARNING", "blocked nodeclaim", "NodeNotReady"),
     ]
     assert records[0]["reason"] == "NodeNotReady: the kubelet does not report Ready"
+    assert records[1]["reason"] == getattr(verdict_of(context.state), "sentence", "")
     assert records[0]["NodeClaim"] == {"name": "a"} and records[0]["step"] == "Initialization"
+
+
+@pytest.mark.parametrize(("code", "lines"), [("LaunchFailed", 2), ("NodeNotReady", 1)])
+def test_new_sentence_is_a_line_if_the_node_needs_attention(
+    code: str, lines: int, meter: FakeMeter, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    context = NodeClaimContext(NodeClaimState(identity=WHO, since=BORN))
+    for error in ("denied", "denied", "no subnet"):
+        context.set_blocked_by(f"{code}: {error}")
+        context.publish_status()
+    assert [one["reason"].partition(f"{code}: ")[2] for one in step_records(caplog)] == ["denied", "no subnet"][:lines]
