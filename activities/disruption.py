@@ -145,10 +145,12 @@ class DisruptionActivities:
         return await self._protection(request, claim, node)
 
     async def _protection(self, request: CommandRequest, claim: NodeClaim, node: NodeFact) -> str:
-        """The blocking do-not-disrupt annotation (reference 4.2). Pods do not protect a drifted node with a
-        terminationGracePeriod."""
+        """The blocking do-not-disrupt annotation (reference 4.2). It does not delay expiration, and pods do not protect
+        a drifted node with a terminationGracePeriod."""
         if request.reason == labels.UNHEALTHY:
             return await self._repair_blocker(claim, node)
+        if request.reason == "Expired":
+            return f"Node {node.name}: {why}" if (why := node.maintained_by_others) else ""
         why = node_blocker(node)
         if why or (request.reason == "Drifted" and claim.spec.termination_grace_period):
             return why

@@ -223,5 +223,5 @@ def _decision_labels(proposal: Proposal) -> dict[str, str]:
     return {
         "decision": "terminate-first" if proposal.terminate_first else decision,
         "reason": proposal.reason.lower(),
-        "consolidation_type": "" if proposal.kind in ("drift", "repair") else proposal.kind,
+        "consolidation_type": "" if proposal.kind in ("expiry", "drift", "repair") else proposal.kind,
     }

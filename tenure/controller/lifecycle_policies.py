@@ -21,6 +21,7 @@ from tenure.model.invalid_objects import ObjectKey
 from tenure.model.nodeclaim.state import Deadlines
 from tenure.model.operator_requests import NO_INVALID_RULES, InvalidRules, PolicyFact, PolicyValidation
 from tenure.policy.lifecycle.deadlines import deadlines_of, not_ready_grace_of
+from tenure.policy.lifecycle.ready import expiry_jitter_of
 from tenure.policy.lifecycle_policy import check_policy, resolve_policies
 from tenure.policy.policy_features import PolicyFeatures
 from tenure.policy.policy_sources import policy_name_by_hook_point, policy_names_by_event
@@ -147,6 +148,10 @@ class LifecyclePolicies:
         return {
             pool: not_ready_grace_of(rules, default) for pool, rules in self._rules.items() if rules.not_ready_grace
         }
+
+    def expiry_jitters(self) -> dict[str, float]:
+        """Of NodePools with a policy that has rules for expiration, as a share of the lifetime."""
+        return {pool: expiry_jitter_of(rules) for pool, rules in self._rules.items() if rules.expiry}
 
     def not_ready_grace_of(self, pool: str) -> timedelta:
         """How long pods wait for a NotReady node of this NodePool."""

@@ -27,7 +27,7 @@ from tenure.controller.disruption.controller import DisruptionPass
 from tenure.controller.watched_cluster import WatchedCluster
 from tenure.endpoints import Endpoints
 from tenure.metrics import GaugeFamily, Meter
-from tenure.model.disruption.decision import METHODS, Decision
+from tenure.model.disruption.decision import BUDGET_REASONS, METHODS, Decision
 from tenure.model.facts import NodeClaimFact
 from tenure.model.instance_types import Catalogue, InstanceType
 from tenure.model.nodeclaim.state import Phase
@@ -346,11 +346,12 @@ class DisruptionMetrics:
                 (pool, method.lower()): budget.allowed
                 for pool, budgets in pools.items()
                 for method, budget in budgets.items()
+                if method in BUDGET_REASONS
             }
         )
         # A budget counts a node that consumes it for every reason.
         self._consuming.record(
-            {(pool, method.lower()): found.consuming.get(pool, 0) for pool in pools for method in METHODS}
+            {(pool, method.lower()): found.consuming.get(pool, 0) for pool in pools for method in BUDGET_REASONS}
         )
         self._duration.record(found.seconds)
         eligible = Counter(method for one in decision.nodes for method in one.eligible)

@@ -1,6 +1,6 @@
 """Decides voluntary disruption and creates the replacements of commands, with one planner pass at a time."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -43,6 +43,7 @@ from tenure.model.disruption.decision import (
     Ineligibility,
 )
 from tenure.model.errors import Fault
+from tenure.model.nodeclaim.expiry import DEFAULT_JITTER, static_replacement_at
 from tenure.scheduling.disruption.blocked_nodes import blocking_reasons, nodepools_in_backoff
 
 log = structlog.get_logger(__name__)
@@ -99,6 +100,7 @@ class DisruptionController:
         settings: DisruptionSettings,
         not_ready_grace: timedelta,
         not_ready_grace_periods: Callable[[], Mapping[str, timedelta]],
+        expiry_jitters: Callable[[], Mapping[str, float]] = dict,
         now: Callable[[], datetime],
         paused: Callable[[datetime], Sequence[ActivePause]] = lambda now: (),
         early_evicted: Callable[[datetime], Sequence[ActivePause]] = lambda now: (),
@@ -117,12 +119,8 @@ class DisruptionController:
             meter=meter,
             now=now,
         )
-        self._settings, self._grace, self._not_ready_grace_periods, self._now = (
-            settings,
-            not_ready_grace,
-            not_ready_grace_periods,
-            now,
-        )
+        self._settings, self._grace, self._now = settings, not_ready_grace, now
+        self._not_ready_grace_periods, self._expiry_jitters = not_ready_grace_periods, expiry_jitters
         self._commands: dict[str, Command] = {}
         """By proposal ID: commands of the last pass, and commands in flight."""
         self._launched: dict[str, InFlightCommand] = {}
@@ -244,6 +242,7 @@ class DisruptionController:
             reservations=dict(planning_inputs.reservations),
             not_ready_grace=self._grace,
             not_ready_grace_by_pool=dict(self._not_ready_grace_periods()),
+            expiry_jitter_by_pool=dict(self._expiry_jitters()),
         )
 
     def _request_updates(self, request: DisruptionDecisionRequest, now: datetime) -> dict[str, object]:
@@ -277,8 +276,18 @@ class DisruptionController:
         return [
             *ends,
             *self._nomination_expiries(now).values(),
+            *self._static_replacement_times(),
             self._budgets.next_opening(now) if has_rejected else None,
         ]
+
+    def _static_replacement_times(self) -> Iterator[datetime]:
+        """When static NodePools may replace their nodes before they expire."""
+        jitters = self._expiry_jitters()
+        for one in self._cache.nodeclaims.values():
+            view = self._cache.nodepools.get(one.pool)
+            if view is not None and view.fact.static and one.expire_after_seconds is not None:
+                lifetime, jitter = timedelta(seconds=one.expire_after_seconds), jitters.get(one.pool, DEFAULT_JITTER)
+                yield static_replacement_at(one.created, lifetime, one.uid, jitter)
 
     def _store_commands(self, found: Mapping[str, Command], under_way: Sequence[InFlightCommand]) -> None:
         busy = {one.proposal.id for one in under_way}

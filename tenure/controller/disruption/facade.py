@@ -169,6 +169,7 @@ class VoluntaryDisruption:
             settings=make_disruption_settings(settings.gates),
             not_ready_grace=settings.deadlines.not_ready_grace,
             not_ready_grace_periods=policies.not_ready_grace_periods,
+            expiry_jitters=policies.expiry_jitters,
             now=now,
             paused=ActivePauses(cache, cluster.pause),
             early_evicted=partial(early_eviction_holds, cache),

@@ -29,7 +29,7 @@ from tenure.model.plan import PlannedNodeClaim
 from tenure.scheduling.nodeclaim_template import build_nodeclaim
 from tenure.scheduling.snapshot import Change
 
-EXECUTED_METHODS: Final[frozenset[Method]] = frozenset({"Unhealthy", "Drifted", "Underutilized"})
+EXECUTED_METHODS: Final[frozenset[Method]] = frozenset({"Unhealthy", "Expired", "Drifted", "Underutilized"})
 """Empty nodes request their permits themselves."""
 MAX_PROPOSALS: Final = 100
 """Per pass: workflows have them in their state."""

@@ -11,12 +11,15 @@ from tenure.model.base import Message, Value
 from tenure.model.instance_types import ReservationHeadroom, UnavailableOffering
 from tenure.model.plan import PlannedNodeClaim
 
-Method = Literal["Unhealthy", "Empty", "Drifted", "Underutilized"]
+BudgetReason = Literal["Unhealthy", "Empty", "Drifted", "Underutilized"]
 """Karpenter's disruption reasons, which budgets name."""
-METHODS: Final[tuple[Method, ...]] = ("Unhealthy", "Empty", "Drifted", "Underutilized")
+BUDGET_REASONS: Final[tuple[BudgetReason, ...]] = ("Unhealthy", "Empty", "Drifted", "Underutilized")
+Method = Literal[BudgetReason, "Expired"]
+"""Budgets without reasons apply to `Expired` too."""
+METHODS: Final[tuple[Method, ...]] = ("Unhealthy", "Empty", "Expired", "Drifted", "Underutilized")
 TerminateFirstReason = Literal["", "no-reserved-capacity", "static-at-limit"]
 """Values of Karpenter's metric label `terminate_first_reason`."""
-CommandKind = Literal["repair", "empty", "drift", "multi", "single"]
+CommandKind = Literal["repair", "empty", "expiry", "drift", "multi", "single"]
 Cause = Literal[
     "NoNode",
     "NotInitialized",
@@ -74,7 +77,7 @@ class NodeVerdict(Message):
 
 class PastDisruption(Message):
     pool: str
-    reason: Method
+    reason: BudgetReason
     at: datetime
     uid: str = ""
     """Of its NodeClaim; empty in records of an earlier version."""
@@ -184,6 +187,8 @@ class DisruptionRequest(Message):
     not_ready_grace: timedelta = timedelta(minutes=5)
     not_ready_grace_by_pool: dict[str, timedelta] = {}
     """Only NodePools with their own grace period."""
+    expiry_jitter_by_pool: dict[str, float] = {}
+    """Only NodePools with their own jitter, as a share of the lifetime."""
     first: tuple[str, ...] = ()
     ineligible: dict[str, tuple[Ineligibility, ...]] = {}
     """By NodeClaim: ineligibilities that the cluster cache does not have, from pauses and command backoff."""

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from tenure.apis.durations import format_duration
 from tenure.apis.labels import UNHEALTHY
-from tenure.model.disruption.decision import METHODS, BudgetHeadroom, PastDisruption
+from tenure.model.disruption.decision import BUDGET_REASONS, BudgetHeadroom, PastDisruption
 from tenure.model.disruption.permits import PermitReservation, ReservationRequest
 from tenure.model.signals import PermitRequest
 from tenure.model.workflow_states import Permit
@@ -179,7 +179,7 @@ def update_record(
 def disruptions_of(permits: Iterable[Permit], pool: str) -> Iterator[PastDisruption]:
     """Used permits as entries of the record. Rates do not count expiration."""
     for one in permits:
-        for method in METHODS:
+        for method in BUDGET_REASONS:
             if one.reason == method and one.since:
                 yield PastDisruption(pool=pool, reason=method, at=one.since, uid=one.claim_uid)
 

@@ -1,10 +1,8 @@
 """The next action of a ready node, and its expiration: `expireAfter` after creation, minus a jitter.
 
-Without jitter, nodes created together expire together. The jitter is derived from the NodeClaim's UID, so it is the
-same at every evaluation. With jitter 0%, nodes expire exactly as with Karpenter.
+With jitter 0%, nodes expire exactly as with Karpenter.
 """
 
-import hashlib
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
@@ -13,6 +11,7 @@ from tenure.apis.lifecyclepolicy import DrainRules, LifecycleRules
 from tenure.model.base import Value
 from tenure.model.blockers import INSTANCE_STOPPED
 from tenure.model.disruption.drain import MAX_STATUS_LINE_LENGTH
+from tenure.model.nodeclaim.expiry import DEFAULT_JITTER, expiry_with_jitter
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.model.signals import DisruptionReason
 from tenure.policy.backoff import backoff
@@ -20,15 +19,13 @@ from tenure.policy.interruption.decision import ACTING, InterruptionDecision, de
 from tenure.policy.lifecycle.pauses import describe_pause, is_pause_active, recheck_at
 from tenure.policy.lifecycle.repair import Repair, decide_repair
 
-DEFAULT_JITTER: Final = "5%"
-
 
 def expiry_of(state: NodeClaimState) -> datetime | None:
     """The expiration time by the current rules, which may change during the node's life; None for never."""
     latest, lifetime = state.expires, state.lifetime
     if latest is None or lifetime is None:
         return latest
-    return latest - lifetime * (_expiry_jitter(state.observed.rules) * _jitter_share(state.identity.uid))
+    return expiry_with_jitter(latest, lifetime, state.identity.uid, expiry_jitter_of(state.observed.rules))
 
 
 def has_expired(state: NodeClaimState, now: datetime) -> bool:
@@ -41,14 +38,9 @@ def is_under_budget(state: NodeClaimState) -> bool:
     return bool(expiry and expiry.under_budget and state.identity.pool)
 
 
-def _expiry_jitter(rules: LifecycleRules | None) -> float:
+def expiry_jitter_of(rules: LifecycleRules | None) -> float:
     written = rules.expiry.jitter if rules and rules.expiry else None
-    return int((written or DEFAULT_JITTER).removesuffix("%")) / 100
-
-
-def _jitter_share(uid: str) -> float:
-    """At least 0 and less than 1: constant for a UID, and uniformly distributed over UIDs."""
-    return int.from_bytes(hashlib.blake2b(uid.encode(), digest_size=6).digest()) / 2**48
+    return int(written.removesuffix("%")) / 100 if written else DEFAULT_JITTER
 
 
 PERMIT_RESPONSE_TIMEOUT = timedelta(seconds=30)

@@ -8,7 +8,7 @@ from tenure.model.disruption.commands import ActivePause, CommandBackoff
 from tenure.model.disruption.decision import Ineligibility, Method
 from tenure.model.facts import NodeClaimFact
 
-_POD_MOVING_METHODS: Final[tuple[Method, ...]] = ("Unhealthy", "Drifted", "Underutilized")
+_POD_MOVING_METHODS: Final[tuple[Method, ...]] = ("Unhealthy", "Expired", "Drifted", "Underutilized")
 """An empty node is eligible even if a larger command with it failed."""
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from tenure.apis.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from tenure.model.disruption.decision import (
@@ -16,6 +16,7 @@ from tenure.model.disruption.decision import (
 from tenure.model.facts import NodeClaimFact, NodeFact, NodePoolFact, PodFact
 from tenure.model.instance_types import InstanceType
 from tenure.model.invalid_objects import Guard, no_guard
+from tenure.model.nodeclaim.expiry import DEFAULT_JITTER, static_replacement_at
 from tenure.scheduling.disruption import eligibility
 from tenure.scheduling.disruption.cost import disruption_cost_of, offering_price
 from tenure.scheduling.nodepool_template import NodePoolTemplate, RejectionReason
@@ -118,7 +119,7 @@ class CandidateEvaluator:
         template = self.templates.get(nodeclaim.pool)
         instance_type = _find_instance_type(template, labels)
         expected_names = [one.name for one in expected if one.uid not in self.virtual]
-        applicable = _applicable_methods(nodeclaim, node, empty=not pods)
+        applicable = _applicable_methods(nodeclaim, node, empty=not pods, expiring=self._is_expiring(nodeclaim, pool))
         virtual = tuple(one for one in expected if one.uid in self.virtual)
         checks: list[Callable[[], Iterator[Ineligibility]]] = [
             lambda: eligibility.lifecycle_exclusions(nodeclaim, node, busy=busy),
@@ -155,6 +156,13 @@ class CandidateEvaluator:
         repaired = self._pods_moved_by_repair(bound) if is_repaired else ()
         return Candidate(nodeclaim, node, pool, instance_type, (*pods, *virtual), verdict, (*repaired, *virtual))
 
+    def _is_expiring(self, nodeclaim: NodeClaimFact, pool: NodePoolFact | None) -> bool:
+        if pool is None or not pool.static or nodeclaim.expire_after_seconds is None:
+            return False
+        jitter = self.request.expiry_jitter_by_pool.get(pool.name, DEFAULT_JITTER)
+        lifetime = timedelta(seconds=nodeclaim.expire_after_seconds)
+        return self.request.now >= static_replacement_at(nodeclaim.created, lifetime, nodeclaim.uid, jitter)
+
     def _pods_moved_by_repair(self, bound: Sequence[PodFact]) -> tuple[PodFact, ...]:
         """Pods that cannot be planned do not prevent repair (reference 1.15, section 3.6)."""
         return tuple(
@@ -179,9 +187,12 @@ def is_repair_due(nodeclaim: NodeClaimFact, node: NodeFact | None) -> bool:
     return due is not None and node is not None and due.counts(node.conditions)
 
 
-def _applicable_methods(nodeclaim: NodeClaimFact, node: NodeFact | None, *, empty: bool) -> tuple[Method, ...]:
+def _applicable_methods(
+    nodeclaim: NodeClaimFact, node: NodeFact | None, *, empty: bool, expiring: bool
+) -> tuple[Method, ...]:
     """The methods that apply to the node, blockers aside."""
     applicable = {"Empty" if empty else "Underutilized"}
+    applicable |= {"Expired"} if expiring else set()
     applicable |= {"Drifted"} if nodeclaim.drifted else set()
     applicable |= {"Unhealthy"} if is_repair_due(nodeclaim, node) else set()
     return tuple(one for one in METHODS if one in applicable)

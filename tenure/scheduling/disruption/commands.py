@@ -17,7 +17,12 @@ from tenure.scheduling.disruption.simulation import MovingPods, run_attempt
 from tenure.scheduling.nodepool_template import RejectionReason
 from tenure.scheduling.packing.planning_pass import PackingOptions, resolve_volume_requirements
 
-COMMAND_KINDS: Final[Mapping[Method, CommandKind]] = {"Unhealthy": "repair", "Drifted": "drift", "Empty": "empty"}
+COMMAND_KINDS: Final[Mapping[Method, CommandKind]] = {
+    "Unhealthy": "repair",
+    "Empty": "empty",
+    "Expired": "expiry",
+    "Drifted": "drift",
+}
 """By reason. The number of nodes determines the kind of a command for Underutilized."""
 
 

@@ -1,13 +1,12 @@
 """One pass of voluntary disruption: a verdict for every NodeClaim, and commands that are valid together.
 
 Karpenter's methods in Karpenter's order (reference 4.1; 1.15, section 3.1): repair, empty nodes, drift, several
-underutilized nodes, single ones. Karpenter ends a pass with the first command. Here each command is applied, and the
-search continues.
+underutilized nodes, single ones. Before drift, static NodePools replace nodes that expire soon. Karpenter ends a pass
+with the first command. Here each command is applied, and the search continues.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from tenure.model.disruption.decision import Command, CommandKind, Decision, DisruptionRequest, Method, NodeVerdict
 from tenure.model.facts import PodFact
@@ -25,7 +24,7 @@ from tenure.scheduling.disruption.consolidation import (
 )
 from tenure.scheduling.disruption.eligibility import is_within_consolidate_after
 from tenure.scheduling.disruption.replacement import Replacement
-from tenure.scheduling.disruption.replacement_pass import ReplacementPass
+from tenure.scheduling.disruption.replacement_pass import ReplacementMethod, ReplacementPass
 from tenure.scheduling.disruption.static_replacements import StaticReplacements
 from tenure.scheduling.nodepool_template import NodePoolTemplate, RejectionReason, ReservationTracker
 from tenure.scheduling.packing.planning_pass import PassInputs, PassSettings
@@ -106,6 +105,7 @@ class _DisruptionPass:
         # Blocked nodes of one method must not use all simulations if another method needs some.
         repair = self._run_replacement_pass("Unhealthy", settings.most_simulations // 2)
         self._decide_empty()
+        self._run_replacement_pass("Expired", settings.most_simulations)
         is_shared = any(True for _ in self._eligible_candidates("Underutilized"))
         remaining = settings.most_simulations - repair.simulations
         drift = self._run_replacement_pass("Drifted", remaining // (2 if is_shared else 1))
@@ -126,7 +126,7 @@ class _DisruptionPass:
         simulations = repair.simulations + drift.simulations + consolidation.simulations
         return self._build_decision(simulations, (*repair.unreached, *drift.unreached, *consolidation.unreached))
 
-    def _run_replacement_pass(self, method: Literal["Unhealthy", "Drifted"], most_simulations: int) -> ReplacementPass:
+    def _run_replacement_pass(self, method: ReplacementMethod, most_simulations: int) -> ReplacementPass:
         found = self._build_replacement_pass(method, most_simulations)
         for command in found.find_commands(self._eligible_candidates(method), frozenset(self.request.first)):
             self._apply_command(command)
@@ -134,11 +134,10 @@ class _DisruptionPass:
             add_rejection(self.rejected, nodeclaim_name, reason)
         return found
 
-    def _build_replacement_pass(
-        self, method: Literal["Unhealthy", "Drifted"], most_simulations: int
-    ) -> ReplacementPass:
+    def _build_replacement_pass(self, method: ReplacementMethod, most_simulations: int) -> ReplacementPass:
         settings = self.request.settings
-        terminate_first = settings.terminate_first_drift if method == "Drifted" else settings.terminate_first_repair
+        gates = {"Drifted": settings.terminate_first_drift, "Unhealthy": settings.terminate_first_repair}
+        terminate_first = gates.get(method, False)
         return ReplacementPass(
             self.snapshot, self.budget_tracker, self.static, method, most_simulations, terminate_first
         )
@@ -174,7 +173,7 @@ class _DisruptionPass:
         receiver = next((one.node_name for one in removals if one.node_name in self.snapshot.receivers), "")
         if receiver:
             return RejectionReason(f"pods of disrupted nodes are expected on {receiver}"), 0
-        if reason in ("Unhealthy", "Drifted") and len(removals) == 1:
+        if reason in ("Unhealthy", "Expired", "Drifted") and len(removals) == 1:
             found = self._build_replacement_pass(reason, self.request.settings.most_simulations)
             return found.find_replacement(removals[0]), found.simulations
         consolidation = Consolidation(

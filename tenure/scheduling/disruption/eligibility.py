@@ -23,7 +23,7 @@ from tenure.scheduling.volumes import find_unknown_volume_field
 
 _CONSOLIDATION_METHODS: Final[tuple[Method, ...]] = ("Empty", "Underutilized")
 _VOLUNTARY_METHODS: Final[tuple[Method, ...]] = (*_CONSOLIDATION_METHODS, "Drifted")
-"""All but repair, which only few reasons block."""
+"""All but repair and expiration, which only few reasons block."""
 _GRACEFUL_METHODS: Final = _CONSOLIDATION_METHODS
 """Methods that wait for pods that may not be evicted. Drift does so only without a terminationGracePeriod."""
 
@@ -40,7 +40,7 @@ def lifecycle_exclusions(nodeclaim: NodeClaimFact, node: NodeFact | None, *, bus
         missing = "its Node is missing" if nodeclaim.registered else "it has no Node yet"
         yield _build_exclusion("NoNode", missing, METHODS)
     elif not nodeclaim.initialized:
-        yield _build_exclusion("NotInitialized", "its node is not initialized yet")
+        yield _build_exclusion("NotInitialized", "its node is not initialized yet", (*_VOLUNTARY_METHODS, "Expired"))
 
 
 def nomination_exclusions(

@@ -22,6 +22,8 @@ from tenure.scheduling.disruption.static_replacements import StaticReplacements
 from tenure.scheduling.nodepool_template import RejectionReason
 
 _ANY_PRICE = float("inf")
+ReplacementMethod = Literal["Unhealthy", "Expired", "Drifted"]
+"""Only static NodePools replace nodes before they expire."""
 
 
 @dataclass(slots=True)
@@ -31,7 +33,7 @@ class ReplacementPass:
     snapshot: ClusterSnapshot
     budget_tracker: BudgetTracker
     static: StaticReplacements
-    method: Literal["Unhealthy", "Drifted"]
+    method: ReplacementMethod
     most_simulations: int
     terminate_first: bool
     """The gate of the method."""

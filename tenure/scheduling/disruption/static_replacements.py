@@ -1,8 +1,9 @@
-"""Replacement of unhealthy and drifted nodes of static NodePools (reference 1.15, sections 4 and 5.1).
+"""Replacement of unhealthy, expiring and drifted nodes of static NodePools (reference 1.15, sections 4 and 5.1).
 
 The replacement has the NodePool's template, without a simulation: pods do not decide on the size of the pool. It needs
 a free node under `limits.nodes`, and capacity that can be launched. Otherwise, the gate TerminateFirstDrift or
-TerminateFirstRepair allows to delete the node first. The NodePool then launches the missing node. A node under the
+TerminateFirstRepair allows to delete the node first. The NodePool then launches the missing node, as it does when an
+expiring node ends without a replacement. A node under the
 limit that becomes free when a terminating node is gone is waited for.
 """
 
@@ -22,6 +23,7 @@ from tenure.scheduling.nodeclaim_template import plan_static_nodeclaim
 from tenure.scheduling.nodepool_template import NodePoolTemplate, RejectionReason, ReservationTracker
 from tenure.scheduling.snapshot import ClusterFacts
 
+_ADJECTIVES: Final[Mapping[Method, str]] = {"Unhealthy": "unhealthy", "Expired": "expiring", "Drifted": "drifted"}
 _GATES: Final[Mapping[Method, FeatureGate]] = {
     "Drifted": FeatureGate.TERMINATE_FIRST_DRIFT,
     "Unhealthy": FeatureGate.TERMINATE_FIRST_REPAIR,
@@ -73,9 +75,8 @@ class StaticReplacements:
             if limit > remaining:
                 return RejectionReason(f"{why}, of which some are terminating or being replaced")
             return self._delete_first("static-at-limit", one, why, method, allowed=terminate_first)
-        why = (
-            f"replaces {method.lower()} node {one.node_name}: one of spec.replicas={pool.replicas}, regardless of pods"
-        )
+        replaced = f"{_ADJECTIVES[method]} node {one.node_name}"
+        why = f"replaces {replaced}: one of spec.replicas={pool.replicas}, regardless of pods"
         return Replacement((plan_static_nodeclaim(pool, why),), {}, one.price, one.price)
 
     def apply_command(self, one: Candidate, replacement: Replacement) -> None:
@@ -101,6 +102,8 @@ class StaticReplacements:
     def _delete_first(
         self, reason: TerminateFirstReason, one: Candidate, why: str, method: Method, *, allowed: bool
     ) -> Replacement | RejectionReason:
+        if method == "Expired":
+            return RejectionReason(f"{why}; its replacement is launched when it expires")
         if not allowed:
             return RejectionReason(f"{why}; the gate {_GATES[method]}, which deletes the node first, is off")
         if starting := self.find_starting(one):

@@ -2,14 +2,19 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 
 import pytest
 
 from tenure.apis import labels
+from tenure.clock import utc_now
 from tests.support.product.cluster_scope import ClusterScope, condition_status, object_names
 from tests.support.product.eventually import wait_until
+from tests.support.product.objects import Object
 from tests.support.product.product import InstalledProduct
+
+LIFETIME_SECONDS = 180
 
 
 @dataclass
@@ -63,3 +68,24 @@ async def test_drifted_static_node_at_the_limit_is_deleted_first(product: Instal
         await wait_until(partial(counts.assert_replaced, scope, old, 1))
         assert max(counts.existing) == 1, "a terminating node counts against the limit"
         await scope.wait_until_nodes_launched(2)
+
+
+@pytest.mark.row("006-c")
+@pytest.mark.timeout(400)
+async def test_expiring_static_node_is_replaced_before_it_expires(product: InstalledProduct) -> None:
+    async with product.scope("006-c", replicas=1, limits={"nodes": "2"}, expire_after=f"{LIFETIME_SECONDS}s") as scope:
+        (old,) = await wait_until(lambda: scope.assert_nodes_initialized(1))
+        await scope.create_deployment(1)
+        await wait_until(lambda: scope.assert_pods_running(1))
+        counts = NodeCounts()
+        await wait_until(partial(counts.assert_replaced, scope, object_names([old]), 1), seconds=LIFETIME_SECONDS)
+        assert max(counts.existing) == 2, "a replacement is launched first"
+        assert min(counts.ready) == 1, "the node is deleted when its replacement is initialized"
+        assert _age_of(old) < LIFETIME_SECONDS
+        await wait_until(lambda: scope.assert_pods_running(1))
+        await scope.wait_until_nodes_launched(2)
+
+
+def _age_of(claim: Object) -> float:
+    """In seconds."""
+    return (utc_now() - datetime.fromisoformat(claim["metadata"]["creationTimestamp"])).total_seconds()

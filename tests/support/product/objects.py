@@ -41,6 +41,7 @@ def node_pool(
     limits: Mapping[str, str] | None = None,
     of_class: str = NODE_CLASS,
     replicas: int | None = None,
+    expire_after: str = "720h",
 ) -> Object:
     """A WhenEmpty NodePool with few instance types, so that launches are predictable; static with `replicas`."""
     return {
@@ -52,6 +53,7 @@ def node_pool(
                 "spec": {
                     "nodeClassRef": _node_class_ref(of_class),
                     "requirements": requirements(types, capacity_type),
+                    "expireAfter": expire_after,
                     **({"startupTaints": list(startup_taints)} if startup_taints else {}),
                 }
             },

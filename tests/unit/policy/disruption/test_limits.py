@@ -65,6 +65,7 @@ def test_budgets_are_decided_per_nodepool_and_reason() -> None:
     assert {method: one.allowed for method, one in found.pools["a"].items()} == dict.fromkeys(METHODS, 1)
     assert {method: one.allowed for method, one in found.pools["b"].items()} == {
         "Empty": 0,
+        "Expired": 4,
         "Drifted": 2,
         "Underutilized": 4,
         "Unhealthy": 4,
@@ -250,6 +251,7 @@ def test_unreadable_rules_block_the_disruptions_they_may_limit() -> None:
     assert found.pools["a"]["Empty"].why == "LifecyclePolicy p: spec.disruption: no"
     assert {method: one.allowed for method, one in found.pools["b"].items()} == {
         "Empty": 20,
+        "Expired": 20,
         "Drifted": 0,
         "Unhealthy": 20,
         "Underutilized": 20,
