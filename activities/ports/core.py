@@ -112,7 +112,7 @@ class Nodes(Labelled, Protocol):
         IGNORE_DRA_REQUESTS=true."""
 
     async def list_dra_resources(self, requested: Collection[str]) -> tuple[str, ...]:
-        """The requested resources that DeviceClasses provide. Empty if IGNORE_DRA_REQUESTS=true.
+        """The requested resources that DeviceClasses provide.
 
         If DeviceClasses cannot be read, only resources with the prefix of DeviceClasses."""
 

@@ -14,7 +14,7 @@ from tenure.apis.feature_gates import FeatureGate
 from tenure.controller import settings as gates
 from tenure.controller.cache.availability import NotReadyTracker
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.devices import DeviceIndex
+from tenure.controller.cache.devices import DeviceIndex, Devices
 from tenure.controller.cache.expected_pods import ExpectedPods
 from tenure.controller.cache.nominations import Nominations
 from tenure.controller.cache.pod_verdicts import PodVerdicts
@@ -54,7 +54,7 @@ _DEPLOYMENTS: Final = resources.WORKLOADS["Deployment"].plural
 
 class WatchedCluster:
     def __init__(self, settings: ControllerSettings, kube: KubeAdapters, now: Callable[[], datetime]) -> None:
-        devices = DeviceIndex() if settings.plans_devices else None
+        devices = DeviceIndex() if settings.plans_devices else Devices()
         self.cache = ClusterCache(now, DefaultSpread(settings.default_constraints), devices)
         self.nominations = Nominations(self.cache.owner_of)
         self.nominations.subscribe_to(self.cache, now)

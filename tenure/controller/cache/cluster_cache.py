@@ -14,7 +14,7 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.labels import NODECLASS_HASH_VERSION, REQUESTED_DRA_DRIVERS
 from tenure.controller.cache import daemon_templates, decoders
 from tenure.controller.cache.daemon_templates import DaemonTemplates
-from tenure.controller.cache.devices import DeviceIndex
+from tenure.controller.cache.devices import Devices
 from tenure.controller.cache.dirty import (
     CacheChanged,
     CacheEvent,
@@ -91,10 +91,10 @@ class ClusterCache:
         self,
         now: Callable[[], datetime],
         default_spread: DefaultSpread | None = None,
-        devices: DeviceIndex | None = None,
+        devices: Devices | None = None,
     ) -> None:
         """`devices`: None if pods with ResourceClaims are refused."""
-        self._devices = devices
+        self._devices = devices or Devices()
         self._now, self.default_spread = now, default_spread or DefaultSpread()
         self._subscribers: dict[type[Any], list[Callable[[Any], None]]] = {}
         self.pods: dict[str, PodFact] = {}
@@ -191,7 +191,7 @@ class ClusterCache:
 
     def _on_pod(self, delta: Delta) -> None:
         uid = delta.object["metadata"]["uid"]
-        if delta.is_deleted and self._devices is not None:
+        if delta.is_deleted:
             self._devices.forget_pod(uid)
         self._store_pod(uid, None if delta.is_deleted else self._read_pod(delta.object))
 
@@ -228,7 +228,7 @@ class ClusterCache:
 
     def _read_pod(self, raw: Json) -> PodFact:
         pod: Mapping[str, Any] = raw
-        if self._devices is not None and self._devices.has_claims(raw):
+        if self._devices.has_claims(raw):
             pod = self._devices.observe_pod(raw)
             self._update_devices()
         found = read_pod(pod, lambda error: self.invalid_objects.record(object_key(raw, PODS.kind), error))
@@ -240,18 +240,17 @@ class ClusterCache:
         return self.default_spread.apply(self._check_devices(found))
 
     def _check_devices(self, pod: PodFact) -> PodFact:
-        pod = self._device_classes.check_pod(pod)
-        return pod if self._devices is None else self._devices.apply_to_pod(pod)
+        return self._devices.apply_to_pod(self._device_classes.check_pod(pod))
 
     def _update_devices(self) -> None:
         """Store the pods and Nodes whose devices changed."""
-        pods, nodes = self._devices.drain() if self._devices is not None else ((), ())
+        pods, nodes = self._devices.drain()
         for uid in pods:
             if uid in self.pods:
                 self._update_pod(uid, self._check_devices)
         for name in nodes:
             old = self.nodes.get(name)
-            if self._devices is not None and old is not None and (new := self._devices.apply_to_node(old)) != old:
+            if old is not None and (new := self._devices.apply_to_node(old)) != old:
                 self.nodes[name] = new
                 self._changes.pods = True
                 self.planner_changes.record("node", name, new)
@@ -261,14 +260,13 @@ class ClusterCache:
     @property
     def devices_of_types(self) -> DevicesByNodeClass:
         """The DRA devices that pods request and that new nodes will have."""
-        return self._devices.devices_of_types if self._devices is not None else {}
+        return self._devices.devices_of_types
 
     def set_catalogue(self, catalogue: Catalogue) -> None:
         """Use the device templates of these instance types."""
-        if self._devices is not None:
-            self._devices.set_catalogue(catalogue)
-            self._update_devices()
-            self.publish(CacheChanged())
+        self._devices.set_catalogue(catalogue)
+        self._update_devices()
+        self.publish(CacheChanged())
 
     def stop_planning(self, uid: str, why: str, since: datetime) -> None:
         """The pod without a node is unplannable until it is bound, or its scheduler's message changes."""
@@ -292,8 +290,7 @@ class ClusterCache:
         return tuple(sorted(self._released.values(), key=lambda one: (one.since, one.uid))[-MAX_RELEASED_PODS:])
 
     def _on_device_class(self, delta: Delta) -> None:
-        if self._devices is not None:
-            self._devices.on_delta(DEVICE_CLASSES.plural, delta)
+        self._devices.on_delta(DEVICE_CLASSES.plural, delta)
         changed = self._device_classes.update(delta.object, is_deleted=delta.is_deleted)
         for uid, pod in tuple(self.pods.items()) if changed else ():
             if not changed.isdisjoint(pod.requests):
@@ -313,9 +310,10 @@ class ClusterCache:
         name = delta.object["metadata"]["name"]
         old = self.nodes.get(name)
         new = None if delta.is_deleted else with_times(node_fact(delta.object), old, self._now())
-        if self._devices is not None and new is not None:
+        if new is not None:
             self._devices.observe_node(name)
-            new = new.model_copy(update={"devices": old.devices if old and old.uid == new.uid else ()})
+            if old is not None and old.uid == new.uid and old.devices:
+                new = new.model_copy(update={"devices": old.devices})
         if old is not None and new is None and old.uid != delta.object["metadata"]["uid"]:
             return
         if new == old:
@@ -378,8 +376,6 @@ class ClusterCache:
         self.planner_changes.record("claim", new.name, new, affects_disruption=has_foreign_changes(old, new))
 
     def _check_nodeclaim_devices(self, nodeclaim: NodeClaimFact) -> NodeClaimFact:
-        if self._devices is None:
-            return nodeclaim
         dra_resources = self._device_classes.find_requested(nodeclaim.requests)
         if dra_resources != nodeclaim.dra_resources:
             nodeclaim = nodeclaim.model_copy(update={"dra_resources": dra_resources})
@@ -486,7 +482,7 @@ class ClusterCache:
             kind, key, fact = decoders.decode_object(plural, delta)
             self._changes.pods |= self._replace_fact(self._plain[kind], kind, key, fact) and kind == "overlay"
             return
-        if self._devices is not None and plural in _DEVICE_KINDS:
+        if plural in _DEVICE_KINDS:
             self._devices.on_delta(plural, delta)
             return
         stored, key, storage_fact = decoders.decode_storage(plural, delta)

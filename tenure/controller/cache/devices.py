@@ -86,10 +86,60 @@ class _Groups:
     problems: dict[Demand, str] = field(default_factory=dict)
 
 
-class DeviceIndex:
+class Devices:
+    """The facts while pods with ResourceClaims are refused: pods, Nodes and NodeClaims have no devices."""
+
+    devices_of_types: DevicesByNodeClass
+    """The amounts that pods request; empty without such pods or templates."""
+
+    def __init__(self) -> None:
+        self.devices_of_types = {}
+
+    def has_claims(self, pod: Json) -> bool:
+        """Whether `observe_pod` must read the pod."""
+        return False
+
+    def observe_pod(self, pod: Json) -> Json:
+        """The pod as if it had no claims. `apply_to_pod` adds its devices to its fact."""
+        return pod
+
+    def forget_pod(self, uid: str) -> None:
+        pass
+
+    def observe_node(self, name: str) -> None:
+        """The Node is new or different."""
+
+    def on_delta(self, plural: str, delta: Delta) -> None:
+        """Raises KeyError for an object without its required fields; the last known form stays."""
+
+    def set_catalogue(self, catalogue: Catalogue) -> None:
+        """Use the device templates of these instance types."""
+
+    def drain(self) -> tuple[frozenset[str], frozenset[str]]:
+        """UIDs of the pods and names of the Nodes whose facts may have changed since the last call."""
+        return frozenset(), frozenset()
+
+    def apply_to_pod(self, pod: PodFact) -> PodFact:
+        """The pod with its devices, or the reason for which its claims cannot be planned. Another reason stays."""
+        return pod
+
+    def apply_to_node(self, node: NodeFact) -> NodeFact:
+        """The Node with its free devices. Bound pods whose devices are not known yet use some of them."""
+        return node
+
+    def apply_to_nodeclaim(self, nodeclaim: NodeClaimFact, node: str) -> NodeClaimFact:
+        """The NodeClaim with the devices that its Node will have, and the drivers that have not published them.
+
+        `node`: the name of its Node; empty without one.
+        """
+        return nodeclaim
+
+
+class DeviceIndex(Devices):
     """Device facts of Nodes and pods. After a change, `drain` names the pods and Nodes whose facts may be different."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._pods: dict[str, _ClaimingPod] = {}
         self._resolved: dict[str, _Resolution] = {}
         self._claims: dict[str, Claim] = {}
@@ -113,8 +163,6 @@ class DeviceIndex:
         """By EC2NodeClass and instance type."""
         self._template_devices: dict[tuple[str, str], Device] = {}
         """By driver and pool, so that results of selectors are kept."""
-        self.devices_of_types: DevicesByNodeClass = {}
-        """The amounts that pods request; empty without such pods or templates."""
         self._stale_groups = False
         self._changed_pods: set[str] = set()
         self._changed_nodes: set[str] = set()
@@ -125,7 +173,6 @@ class DeviceIndex:
         return bool(pod["spec"].get("resourceClaims"))
 
     def observe_pod(self, pod: Json) -> Json:
-        """The pod as if it had no claims. `apply_to_pod` adds its devices to its fact."""
         uid, spec = pod["metadata"]["uid"], pod["spec"]
         phase = (pod.get("status") or {}).get("phase")
         self._set_pod(uid, None if phase in ("Succeeded", "Failed") else _read_claiming_pod(pod))
@@ -135,12 +182,10 @@ class DeviceIndex:
         self._set_pod(uid, None)
 
     def observe_node(self, name: str) -> None:
-        """The Node is new or different."""
         if name in self._devices or name in self._by_node:
             self._changed_nodes.add(name)
 
     def on_delta(self, plural: str, delta: Delta) -> None:
-        """Raises KeyError for an object without its required fields; the last known form stays."""
         metadata = delta.object["metadata"]
         key = f"{metadata['namespace']}/{metadata['name']}" if metadata.get("namespace") else metadata["name"]
         handlers: Mapping[str, Callable[[str, Json | None], None]] = {
@@ -152,7 +197,6 @@ class DeviceIndex:
         handlers[plural](key, None if delta.is_deleted else delta.object)
 
     def set_catalogue(self, catalogue: Catalogue) -> None:
-        """Use the device templates of these instance types."""
         templates = {
             node_class: found
             for node_class, types in catalogue.by_node_class.items()
@@ -241,7 +285,6 @@ class DeviceIndex:
         self._changed_pods |= self._pods.keys()
 
     def drain(self) -> tuple[frozenset[str], frozenset[str]]:
-        """UIDs of the pods and names of the Nodes whose facts may have changed since the last call."""
         if not (self._changed_pods or self._changed_nodes or self._stale_groups):
             return frozenset(), frozenset()
         for uid in self._changed_pods:
@@ -287,7 +330,6 @@ class DeviceIndex:
     # --- facts ---
 
     def apply_to_pod(self, pod: PodFact) -> PodFact:
-        """The pod with its devices, or the reason for which its claims cannot be planned. Another reason stays."""
         resolved = self._resolved.get(pod.uid, _Resolution())
         other = "" if pod.unplannable.startswith(PREFIX) else pod.unplannable
         problem = resolved.problem or next(filter(None, map(self._groups.problems.get, resolved.demands)), "")
@@ -299,7 +341,6 @@ class DeviceIndex:
         return pod.model_copy(update={"unplannable": other or problem, "devices": devices})
 
     def apply_to_node(self, node: NodeFact) -> NodeFact:
-        """The Node with its free devices. Bound pods whose devices are not known yet use some of them."""
         free = [one for one in self._devices.get(node.name, ()) if self._allocated[one.key] <= 0]
         amounts = Counter[str]()
         for device in free:
@@ -311,10 +352,6 @@ class DeviceIndex:
         return node if devices == node.devices else node.model_copy(update={"devices": devices})
 
     def apply_to_nodeclaim(self, nodeclaim: NodeClaimFact, node: str) -> NodeClaimFact:
-        """The NodeClaim with the devices that its Node will have, and the drivers that have not published them.
-
-        `node`: the name of its Node; empty without one.
-        """
         drivers = () if nodeclaim.initialized else parse_dra_drivers(nodeclaim.annotations)
         published = list_published_drivers(self._slices_by_node.get(node, {}).values()) if drivers else set()
         missing = tuple(one for one in drivers if one not in published)

@@ -83,8 +83,6 @@ class KubeNodes(AnnotationPatcher):
         return tuple(one for one in drivers if one not in published)
 
     async def list_dra_resources(self, requested: Collection[str]) -> tuple[str, ...]:
-        if not self._plans_devices:
-            return ()
         try:
             found = await self._client.request("GET", DEVICE_CLASSES.path())
         except (NotFound, Forbidden):

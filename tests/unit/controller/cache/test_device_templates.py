@@ -167,12 +167,19 @@ def test_recreated_nodeclaim_waits_for_slices(harness: TemplateHarness) -> None:
 def test_nothing_is_awaited_while_claims_are_ignored() -> None:
     harness = CacheHarness()
     raw = claim("c1", phase="Registered", annotations={"karpenter.sh/requested-dra-drivers": DRIVER})
-    raw["spec"]["resources"] = {"requests": {"example.com/gpu": "1"}}
-    harness.apply_objects("deviceclasses", device_class("gpu", IS_GPU, extendedResourceName="example.com/gpu"))
     harness.apply_objects("nodeclaims", raw)
     harness.cache.set_catalogue(Catalogue(by_node_class={"default": (SMALL_TYPE,)}))
     found = harness.cache.nodeclaims["c1"]
-    assert not (found.missing_drivers or found.dra_resources or found.devices or harness.cache.devices_of_types)
+    assert not (found.missing_drivers or found.devices or harness.cache.devices_of_types)
+
+
+def test_initialization_ignores_resources_of_device_classes_while_claims_are_ignored() -> None:
+    """They are never allocatable, whatever plans do with claims."""
+    harness, raw = CacheHarness(), claim("c1", phase="Registered")
+    raw["spec"]["resources"] = {"requests": {"example.com/gpu": "1"}}
+    harness.apply_objects("deviceclasses", device_class("gpu", IS_GPU, extendedResourceName="example.com/gpu"))
+    harness.apply_objects("nodeclaims", raw)
+    assert harness.cache.nodeclaims["c1"].dra_resources == ("example.com/gpu",)
 
 
 def test_initialized_nodeclaim_waits_for_no_driver(harness: TemplateHarness) -> None:

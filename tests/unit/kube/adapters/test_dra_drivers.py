@@ -52,15 +52,14 @@ async def test_driver_is_missing_until_a_pool_of_the_node_is_complete(
     assert await nodes.list_missing_drivers("n1", (GPU, NIC)) == missing
 
 
-async def test_nothing_is_read_while_claims_are_ignored() -> None:
+async def test_no_driver_is_missing_while_claims_are_ignored() -> None:
     nodes = KubeNodes(cast(KubeClient, None))
     assert await nodes.list_missing_drivers("n1", (GPU,)) == ()
-    assert await nodes.list_dra_resources(("deviceclass.resource.kubernetes.io/a",)) == ()
 
 
 async def test_resources_of_device_classes_are_found() -> None:
     named: Json = {"spec": {"extendedResourceName": "example.com/gpu"}}
-    nodes = KubeNodes(cast(KubeClient, FakeClient(named, {"spec": {}})), plans_devices=True)
+    nodes = KubeNodes(cast(KubeClient, FakeClient(named, {"spec": {}})))
     by_prefix = "deviceclass.resource.kubernetes.io/a"
     requested = ("example.com/plugin", "example.com/gpu", by_prefix)
     assert await nodes.list_dra_resources(requested) == (by_prefix, "example.com/gpu")
@@ -68,5 +67,5 @@ async def test_resources_of_device_classes_are_found() -> None:
 
 @pytest.mark.parametrize("fault", [NotFound("no kind"), Forbidden("no permission")])
 async def test_device_classes_are_optional(fault: Fault) -> None:
-    nodes = KubeNodes(cast(KubeClient, FakeClient(fault=fault)), plans_devices=True)
+    nodes = KubeNodes(cast(KubeClient, FakeClient(fault=fault)))
     assert await nodes.list_dra_resources(("example.com/gpu",)) == ()
