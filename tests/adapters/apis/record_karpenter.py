@@ -1,11 +1,9 @@
 """Record which objects of the corpus a real API server accepts with Karpenter's CRDs.
 
-    .venv/bin/python -m tests.adapters.apis.record_karpenter DIRECTORY
+    .venv/bin/python -m tests.adapters.apis.record_karpenter
 
-DIRECTORY is the source of Karpenter's AWS provider, for example in the cache of Go modules.
-
-For maintainers: after a change of the tables or of Karpenter's version. It also creates Karpenter's examples with
-both CRDs, and fails if the results differ.
+For maintainers: after a change of the tables or of Karpenter's version. It downloads the source of Karpenter's AWS
+provider with Go, creates its examples with both CRDs too, and fails if the results differ.
 """
 
 import asyncio
@@ -13,6 +11,7 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import yaml
@@ -22,8 +21,10 @@ from tenure.sandbox.spec import CRDS, Plan
 from tests.adapters.apis.server import ApiServerClient, open_client
 from tests.support.apis.crd_corpus import VERDICTS, build_all, digest
 from tests.support.apis.crd_rows import RESOURCES, Object
+from tests.support.sandbox.go_modules import unpack_module
 
-SOURCE: Final = "github.com/aws/karpenter-provider-aws@v1.15.1"
+MODULE: Final = "github.com/aws/karpenter-provider-aws"
+VERSION: Final = "1.15.1"
 _LINE: Final = 12
 """Digests of one line of the file."""
 
@@ -40,7 +41,9 @@ async def find_accepted(server: ApiServerClient, objects: Mapping[str, Object]) 
     return dict(zip(objects, await asyncio.gather(*map(is_accepted, objects.values())), strict=True))
 
 
-def _with_crds(folder: Path, objects: Mapping[str, Object]) -> dict[str, bool]:
+def verdicts_with_crds(folder: Path, objects: Mapping[str, Object]) -> dict[str, bool]:
+    """By name, whether a new API server with the CRDs in `folder` accepts the object."""
+
     async def ask(kubeconfig: Path) -> dict[str, bool]:
         async with open_client(kubeconfig) as server:
             return await find_accepted(server, objects)
@@ -49,7 +52,8 @@ def _with_crds(folder: Path, objects: Mapping[str, Object]) -> dict[str, bool]:
         return asyncio.run(ask(Path(sandbox.kubeconfig)))
 
 
-def _examples(folder: Path) -> dict[str, Object]:
+def read_examples(folder: Path) -> dict[str, Object]:
+    """Karpenter's objects in the YAML files of `folder`, by file and number."""
     documents = {
         f"{file.name} {number}": document
         for file in sorted(folder.rglob("*.yaml"))
@@ -64,17 +68,21 @@ def _lines(digests: list[str]) -> list[str]:
 
 
 def main() -> int:
-    (module,) = map(Path, sys.argv[1:])
-    corpus, examples = build_all(), _examples(module / "examples")
-    accepted = _with_crds(module / "pkg" / "apis" / "crds", corpus | examples)
+    with TemporaryDirectory() as folder:
+        return _record(unpack_module(MODULE, VERSION, Path(folder)))
+
+
+def _record(module: Path) -> int:
+    corpus, examples = build_all(), read_examples(module / "examples")
+    accepted = verdicts_with_crds(module / "pkg" / "apis" / "crds", corpus | examples)
     accepted_examples = {name: accepted.pop(name) for name in examples}
     verdicts = {
-        "source": SOURCE,
+        "source": f"{MODULE}@v{VERSION}",
         "accepted": _lines([digest(corpus[name]) for name, is_accepted in accepted.items() if is_accepted]),
         "rejected": _lines([digest(corpus[name]) for name, is_accepted in accepted.items() if not is_accepted]),
     }
     VERDICTS.write_text(json.dumps(verdicts, indent=0) + "\n")
-    ours = _with_crds(CRDS, examples)
+    ours = verdicts_with_crds(CRDS, examples)
     different = [name for name, is_accepted in accepted_examples.items() if is_accepted != ours[name]]
     print(f"{len(corpus)} objects, {sum(accepted.values())} accepted; {len(examples)} examples, different: {different}")
     return bool(different)
