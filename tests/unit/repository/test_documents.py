@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 from typer.main import get_command
 
+from tenure.apis.feature_gates import FeatureGate
 from tenure.cli.main import app
 from tests.support.paths import ROOT
 from tools.crds.kinds import KINDS
@@ -186,3 +187,14 @@ def test_every_output_in_the_documentation_is_generated() -> None:
     ]
     assert len(fences) >= 4
     assert [page for page, before in fences if not before.startswith("<!-- example: ")] == []
+
+
+def test_comparison_with_karpenter_names_each_gate_and_has_a_state_in_each_row() -> None:
+    """Only shared devices and parts of devices may be missing."""
+    page = (DOCS / "concepts" / "karpenter-1.15.md").read_text().partition("\n## ")[2]
+    rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in re.findall(r"^\|.*", page, flags=re.M)]
+    rows = [row for row in rows if not (row[-1] == "State" or row[-1].startswith("---"))]
+    assert {row[-1] for row in rows} == {"same", "better", "different", "not yet"} and len(rows) > 90
+    missing = [" ".join(row) for row in rows if row[-1] == "not yet"]
+    assert all("consumable" in row or "partitionable" in row for row in missing), missing
+    assert [gate.value for gate in FeatureGate if f"`{gate.value}`" not in page] == []
