@@ -52,7 +52,7 @@ test-kubernetes: setup ## Run the tests of the Kubernetes API with its newest su
 	    tests/integration/evictions tests/integration/sandbox/test_controlplane.py $(ARGS)
 
 test-integration: controlplane ## Run all integration tests and scenarios
-	@$(PYTEST) -n 5 --junitxml=build/integration.xml tests/integration tests/scenarios \
+	@$(PYTEST) -n 7 --junitxml=build/integration.xml tests/integration tests/scenarios \
 	    --ignore=tests/integration/recipes $(ARGS)
 
 test-killed: controlplane ## Run a sample of the scenarios with the worker killed once

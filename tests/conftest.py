@@ -11,6 +11,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).parent
@@ -23,7 +24,7 @@ TIMEOUT_SECONDS = 900.0
 STOP_TIMEOUT_SECONDS = 90.0
 SHARED_SANDBOX = "shared-sandbox"
 EXCLUSIVE_TESTS_DONE = "exclusive-tests-done"
-OWN_SANDBOXES = 3
+OWN_SANDBOXES = 4
 """Sandboxes that run at the same time for tests that start, stop and kill workers."""
 SLOW_TESTS: dict[str, str] = tomllib.loads((ROOT / "unit" / "slow_tests.toml").read_text())["slow"]
 SERIAL_FIXTURES = ("endpoint", "shared_kit", "cluster")
@@ -163,6 +164,12 @@ def exclusive_tests_done(request: pytest.FixtureRequest) -> None:
     while any(map(is_exclusive, request.session.items)) and not done.exists():
         assert time.monotonic() < deadline, "tests with exclusive use of the shared sandbox did not end"
         time.sleep(0.2)
+
+
+@pytest.fixture(scope="session")
+def start_lock(request: pytest.FixtureRequest) -> FileLock:
+    """Sandboxes start one after another: several at once take longer, and disturb the tests that already run."""
+    return FileLock(run_directory(request.config) / "start.lock")
 
 
 def run_directory(config: pytest.Config) -> Path:

@@ -10,10 +10,12 @@ import asyncio
 import os
 import random
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from filelock import FileLock
 
 from tenure.sandbox.environment import Sandbox
 from tenure.sandbox.spec import Plan
@@ -27,15 +29,15 @@ KILL_WITHIN_SECONDS = (3.0, 25.0)
 
 
 @pytest.fixture(scope="session")
-def shared_sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> SharedSandbox:
-    option, base = request.config.getoption, tmp_path_factory.getbasetemp()
-    parallel = hasattr(request.config, "workerinput")
-    return SharedSandbox.attach(
-        (base.parent if parallel else base) / "shared",
-        owner=os.getppid() if parallel else os.getpid(),
-        temporal=option("--temporal"),
-        encrypted=option("--encrypted"),
-    )
+def shared_sandbox(request: pytest.FixtureRequest, start_lock: FileLock) -> SharedSandbox:
+    option = request.config.getoption
+    with start_lock:
+        return SharedSandbox.attach(
+            Path(start_lock.lock_file).parent / "shared",
+            owner=os.getppid() if hasattr(request.config, "workerinput") else os.getpid(),
+            temporal=option("--temporal"),
+            encrypted=option("--encrypted"),
+        )
 
 
 @pytest.fixture(scope="session")
@@ -45,8 +47,10 @@ def plan(request: pytest.FixtureRequest) -> Plan:
 
 
 @pytest.fixture(scope="session")
-def sandbox(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    with Sandbox(tmp_path_factory.mktemp("sandbox"), plan=plan) as dedicated:
+def sandbox(plan: Plan, tmp_path_factory: pytest.TempPathFactory, start_lock: FileLock) -> Iterator[Sandbox]:
+    with ExitStack() as stack:
+        with start_lock:
+            dedicated = stack.enter_context(Sandbox(tmp_path_factory.mktemp("sandbox"), plan=plan))
         yield dedicated
         dedicated.check()
         processes = dedicated.processes

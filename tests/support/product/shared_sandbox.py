@@ -17,7 +17,6 @@ from multiprocessing.managers import BaseManager
 from pathlib import Path
 from typing import Any, Protocol, Self, cast
 
-from filelock import FileLock
 from temporalio.client import Client
 
 from tenure.cli.sandbox.worker_process import RBAC, aws_arguments
@@ -196,11 +195,11 @@ class SharedSandbox:
 
     @classmethod
     def attach(cls, directory: Path, *, owner: int, temporal: Temporals, encrypted: bool) -> Self:
-        """Start the server unless another xdist worker has. `owner`: the server ends with this process."""
+        """Start the server unless another xdist worker has. `owner`: the server ends with this process. Only one
+        process may call it at a time."""
         directory.mkdir(parents=True, exist_ok=True)
-        with FileLock(directory / "start.lock"):
-            if not (directory / READY).exists():
-                _start_server(directory, owner, temporal, encrypted)
+        if not (directory / READY).exists():
+            _start_server(directory, owner, temporal, encrypted)
         _Manager.register("service")
         manager = _Manager(str(directory / SOCKET), AUTH_KEY)
         manager.connect()
