@@ -253,3 +253,9 @@ def test_verdicts_are_counted_by_reason_and_cause() -> None:
 def test_undeclared_labels_are_rejected() -> None:
     with pytest.raises(ValueError, match="labels"):
         metrics.PODS_NOT_BOUND.record(RecordingMeter(), 1, pool="general")
+
+
+def test_no_label_is_one_that_prometheus_adds_to_every_sample() -> None:
+    """Prometheus would rename it to `exported_...`. The names are those of the Prometheus operator's targets."""
+    of_targets = {"job", "instance", "namespace", "pod", "service", "endpoint", "container", "node", "prometheus"}
+    assert {one.name: one.labels for one in metrics.METRICS if of_targets & set(one.labels)} == {}
