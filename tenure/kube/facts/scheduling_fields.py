@@ -168,6 +168,10 @@ STRUCTS: Final[Mapping[str, Struct]] = {
         _names("providerID taints unschedulable"),
         _names("configSource externalID podCIDR podCIDRs podPreemptionPolicy"),
     ),
+    "NodeStatus": Struct(
+        _names("allocatable capacity conditions declaredFeatures nodeInfo"),
+        _names("addresses config daemonEndpoints features images phase runtimeHandlers volumesAttached volumesInUse"),
+    ),
 }
 
 

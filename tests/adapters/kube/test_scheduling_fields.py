@@ -13,6 +13,7 @@ PREFIXES = {"StorageClass": "io.k8s.api.storage.v1"} | dict.fromkeys(
 NOT_SERVED = {
     "1.34": {
         "NodeSpec": {"podPreemptionPolicy"},
+        "NodeStatus": {"declaredFeatures"},
         "PodSpec": {"evictionResponders", "schedulingGroup", "workloadRef"},
         "VolumeMount": {"bindMountOptions"},
     },

@@ -7,6 +7,7 @@ import io
 import itertools
 from collections.abc import Iterable
 from email import message_from_string
+from email.errors import CloseBoundaryNotFoundDefect
 from email.generator import Generator
 from email.message import Message
 from typing import Final
@@ -24,6 +25,16 @@ def is_mime(text: str) -> bool:
     return text.lstrip().lower().startswith(_HEADS)
 
 
+def parse_message(text: str) -> Message:
+    """The MIME message, with its defects. As in Karpenter, the last boundary line may lack its final `--`."""
+    parsed, text = message_from_string(text.lstrip()), text.strip()
+    if any(isinstance(one, CloseBoundaryNotFoundDefect) for one in parsed.defects):
+        last_line = text[text.rfind("\n") + 1 :]
+        if last_line == f"--{parsed.get_boundary()}":
+            return message_from_string(f"{text}--\n")
+    return parsed
+
+
 def make_part(content_type: str, body: str) -> Message:
     made = Message()
     made["Content-Type"] = content_type
@@ -33,7 +44,7 @@ def make_part(content_type: str, body: str) -> Message:
 
 def parts_of(text: str) -> list[Message]:
     """The leaves of a multipart message, in order. Raises UserDataError for other text."""
-    parsed = message_from_string(text.lstrip())
+    parsed = parse_message(text)
     if not parsed.is_multipart():
         raise UserDataError("spec.userData: MIME, but not a multipart message; check its boundary lines")
     return [leaf for leaf in parsed.walk() if not leaf.is_multipart()]

@@ -4,14 +4,14 @@ Scripts are not checked, because their effect is unknown. Invalid MIME, YAML or 
 are rejected. The family Custom accepts any text.
 """
 
-from email import errors, message_from_string
+from email import errors
 from typing import Final
 
 from tenure.aws.amifamily.families import CUSTOM, Family
 from tenure.aws.amifamily.user_data.bottlerocket import dropped_settings
 from tenure.aws.amifamily.user_data.config import LIMIT, UserDataError, replace_surrogates, why_too_large
 from tenure.aws.amifamily.user_data.documents import load_toml, load_yaml
-from tenure.aws.amifamily.user_data.mime import decode_part, is_mime
+from tenure.aws.amifamily.user_data.mime import decode_part, is_mime, parse_message
 
 FIELD: Final = "spec.userData"
 _NEAR: Final = 0.9
@@ -79,7 +79,7 @@ def _why_no_powershell(text: str) -> str:
 
 
 def _why_no_mime(text: str, family: Family) -> str:
-    parsed = message_from_string(text.lstrip())
+    parsed = parse_message(text)
     broken = next((one for one in parsed.defects if isinstance(one, _BROKEN)), None)
     if broken is not None:
         defect_name = type(broken).__name__.removesuffix("Defect")

@@ -98,6 +98,12 @@ def test_mime_may_start_with_content_type(family: str) -> None:
     assert kinds(rendered(family, userData=first))[0] == "text/plain"
 
 
+def test_last_boundary_line_of_mime_adds_no_part() -> None:
+    """An example of Karpenter ends so, without the final `--`."""
+    own = 'Content-Type: multipart/mixed; boundary="//"\n\n--//\nContent-Type: text/plain\n\nhi\n--//\n'
+    assert kinds(rendered("AL2023", userData=own)) == ["text/plain", "application/node.eks.aws"]
+
+
 @pytest.mark.parametrize("family", ["AL2", "AL2023", "Bottlerocket"])
 def test_carriage_returns_are_removed(family: str) -> None:
     own = '[settings.ntp]\r\ntime-servers = ["a"]\r\n' if family == "Bottlerocket" else SHELL.replace("\n", "\r\n")

@@ -43,6 +43,7 @@ CLOUD_CONFIG = "#cloud-config\nruncmd: [ls]\n"
         *(("Custom", text) for text in (SHELL, TOML, POWERSHELL, "anything: [at all")),
         *(("AL2", text) for text in (SHELL, MIME, "\n" + SHELL, MIME.replace("\n", "\r\n"))),
         *(("AL2023", text) for text in (SHELL, MIME, NODE_CONFIG, MIME_CONFIG, "# mine\n" + NODE_CONFIG)),
+        ("AL2023", MIME_CONFIG.replace("--BOUNDARY--", "--BOUNDARY")),
         ("AL2023", "#!/bin/bash\ncat > f <<E\n" + NODE_CONFIG + "E\n"),
         ("Bottlerocket", TOML),
         ("Bottlerocket", "# nothing but a remark\n"),
