@@ -105,7 +105,8 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             ),
             Panel(
                 "Launch failures",
-                "Errors of CreateFleet per minute, by EC2 error code.",
+                "Errors of CreateFleet per minute, by EC2 error code. "
+                "Runbook: docs/operating/runbooks/alerts.md#failing-launches.",
                 (
                     (
                         f"60 * {_rate_query(_LAUNCH_FAILURES, 'reason, capacity_type')}",
@@ -121,7 +122,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             ),
             Panel(
                 "Pods without a node",
-                "Pods that the last plan could not schedule.",
+                "Pods that the last plan could not schedule. Runbook: docs/operating/runbooks/no-capacity.md.",
                 (("max(karpenter_scheduler_unschedulable_pods_count)", "pods"),),
             ),
             Panel(
@@ -132,7 +133,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             ),
             Panel(
                 "Missed deadlines",
-                "Missed deadlines per hour, by phase.",
+                "Missed deadlines per hour, by phase. Runbook: docs/operating/runbooks/node-overdue.md.",
                 ((f"3600 * {_rate_query('tenure_overdue_total', 'phase', _POOL)}", "{{phase}}"),),
             ),
         ),
@@ -190,13 +191,14 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             ),
             Panel(
                 "Age of AWS events when handled",
-                "95th percentile. A spot interruption gives two minutes of notice.",
+                "95th percentile. A spot interruption gives two minutes of notice. "
+                "Runbook: docs/operating/runbooks/alerts.md#late-interruptions.",
                 ((_p95_query("karpenter_interruption_message_queue_duration_seconds", ""), "95 %"),),
                 "s",
             ),
             Panel(
                 "Hooks",
-                "Hook outcomes per hour.",
+                "Hook outcomes per hour. Runbook: docs/operating/runbooks/alerts.md#failing-hooks.",
                 ((f"3600 * {_rate_query('tenure_hooks_total', 'point, outcome', _POOL)}", "{{point}} {{outcome}}"),),
             ),
         ),
@@ -235,7 +237,8 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             ),
             Panel(
                 "Workflows that were not running",
-                "In 10 minutes, by type. Workers start them again. Runbook: docs/operating/runbooks/alerts.md.",
+                "In 10 minutes, by type. Workers start them again. "
+                "Runbook: docs/operating/runbooks/alerts.md#missing-workflows.",
                 (
                     (
                         "sum by (workflow) (increase(tenure_workflows_missing_total[10m]))",

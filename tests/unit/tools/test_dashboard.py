@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 from tenure.metrics import METRICS
+from tests.support.paths import ROOT
 from tools.metrics.catalog import TEMPORALS
 from tools.metrics.dashboard import FILE
 
@@ -34,3 +35,11 @@ def test_queries_use_existing_metrics_and_labels() -> None:
         used_labels = {label.strip() for group in re.findall(r"by \(([^)]*)\)", query) for label in group.split(",")}
         used_labels |= set(re.findall(r"(\w+)=~?\"", query))
         assert all(used_labels - ADDED <= labels_by_sample()[name] for name in names), query
+
+
+def test_every_runbook_of_a_panel_exists() -> None:
+    found = set(re.findall(r"Runbook: ([\w/.-]+\.md)(?:#([\w-]+))?", FILE.read_text()))
+    assert len(found) >= 8
+    for page, section in found:
+        titles = re.findall(r"^## (.+)$", (ROOT / page).read_text(), flags=re.M)
+        assert not section or section in {title.lower().replace(" ", "-") for title in titles}, page
