@@ -36,12 +36,12 @@ from tenure.policy.drain.blockers import (
     terminating_blocker,
 )
 from tenure.policy.drain.decision import (
-    SURGE,
     creates_pod_first,
     has_surge,
     is_late,
     is_request_pending,
     needs_restart,
+    surge_limit,
     with_known_since,
 )
 
@@ -186,9 +186,10 @@ class EvictionQueue:
         known: DrainStatus | None,
         now: datetime,
     ) -> EvictionBlocker | None:
-        (blocker,) = with_known_since([surge_blocker(pod, rollout.name, now + SURGE)], known, now)
+        limit = surge_limit(rollout)
+        (blocker,) = with_known_since([surge_blocker(pod, rollout.name, now + limit)], known, now)
         assert blocker.since is not None
-        if now >= blocker.since + SURGE:
+        if now >= blocker.since + limit:
             self._without_surge.add(pod.uid)
             return None
         # A restarted Deployment immediately deletes pods that are not Ready.
@@ -197,7 +198,7 @@ class EvictionQueue:
             await self._publish_event(
                 pod, "SurgeStarted", f"Restarted Deployment {rollout.name} to create a replacement first"
             )
-        return blocker.model_copy(update={"passes_at": blocker.since + SURGE})
+        return blocker.model_copy(update={"passes_at": blocker.since + limit})
 
     async def _wait_for_responder(self, pod: DrainPod, now: datetime) -> EvictionBlocker | None:
         """The blocker while a responder of the pod handles its EvictionRequest; None if the Eviction API is used."""

@@ -171,6 +171,7 @@ def rollout_of_deployment(deployment: Json) -> DeploymentRollout:
         replicas=replicas,
         surges=_is_surge_first(spec, replicas),
         restarted_at=(template.get("annotations") or {}).get(RESTARTED_AT, ""),
+        min_ready_seconds=spec.get("minReadySeconds") or 0,
     )
 
 

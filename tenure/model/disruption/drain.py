@@ -191,3 +191,5 @@ class DeploymentRollout(Value):
     """A rollout creates the new pod before it deletes the old one."""
     restarted_at: str = ""
     """The annotation that `kubectl rollout restart` sets on the pod template."""
+    min_ready_seconds: int = 0
+    """The old pod stays until the new pod has been Ready for this time."""

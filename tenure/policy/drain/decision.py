@@ -169,6 +169,11 @@ def needs_restart(rollout: DeploymentRollout, began: datetime) -> bool:
     return at is None or at < began
 
 
+def surge_limit(rollout: DeploymentRollout) -> timedelta:
+    """How long the old pod waits for the new one."""
+    return SURGE + timedelta(seconds=rollout.min_ready_seconds)
+
+
 def creates_pod_first(rollout: DeploymentRollout | None) -> bool:
     return rollout is not None and rollout.replicas == 1 and rollout.surges
 

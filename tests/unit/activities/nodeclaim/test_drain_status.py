@@ -391,6 +391,17 @@ async def test_slow_surge_ends_with_eviction(cluster: FakeCluster) -> None:
     assert cluster.pods.evicted == ["web"] and len(cluster.rollouts.restarts) == 1
 
 
+async def test_surge_of_a_pod_that_must_stay_ready_takes_longer(cluster: FakeCluster) -> None:
+    add_single_replica(cluster, min_ready_seconds=600)
+    _, known = await drain_status(cluster, rules=SURGE)
+    since = datetime.now(UTC) - timedelta(minutes=19)
+    old = known.eviction_blockers[0].model_copy(update={"since": since})
+    known = known.model_copy(update={"eviction_blockers": (old,)})
+    result, known = await drain_status(cluster, rules=SURGE, known=known, poll_timeout=0)
+    assert result.outcome == "waiting" and cluster.pods.evicted == []
+    assert known.eviction_blockers[0].passes_at == since + timedelta(minutes=20)
+
+
 @pytest.mark.parametrize(
     ("rollout", "rules"), [({}, None), ({}, DrainRules()), ({"replicas": 2}, SURGE), ({"surges": False}, SURGE)]
 )

@@ -91,4 +91,9 @@ def test_budget_needs_all_pods_if_none_may_be_missing(status: Json, needs_all: b
 def test_rollout_creates_the_new_pod_first_if_it_surges(spec: Json, surges: bool) -> None:
     """For a single replica, a percentage of maxSurge rounds up and one of maxUnavailable rounds down."""
     found = rollout_of_deployment({"metadata": meta(), "spec": {"replicas": 1, "template": {}, **spec}})
-    assert creates_pod_first(found) is surges
+    assert creates_pod_first(found) is surges and found.min_ready_seconds == 0
+
+
+def test_rollout_has_the_minimum_time_that_pods_are_ready() -> None:
+    spec = {"replicas": 1, "template": {}, "minReadySeconds": 30}
+    assert rollout_of_deployment({"metadata": meta(), "spec": spec}).min_ready_seconds == 30

@@ -166,6 +166,14 @@ def test_rollout_is_restarted_once_per_drain(restarted_at: str, needed: bool) ->
     assert decision.needs_restart(found, NOW) is needed
 
 
+@pytest.mark.parametrize(("min_ready", "minutes"), [(0, 10), (300, 15)])
+def test_old_pod_waits_longer_if_the_new_one_must_stay_ready(min_ready: int, minutes: int) -> None:
+    found = DeploymentRollout(
+        namespace="default", name="web", uid="u", replicas=1, surges=True, min_ready_seconds=min_ready
+    )
+    assert decision.surge_limit(found) == timedelta(minutes=minutes)
+
+
 def test_only_single_replica_that_surges_is_restarted() -> None:
     single = DeploymentRollout(namespace="default", name="web", uid="u", replicas=1, surges=True)
     assert decision.creates_pod_first(single) and not decision.creates_pod_first(None)
