@@ -4,14 +4,17 @@ kube-scheduler binds pods one by one. Topology spread and pod affinity that hold
 when it is bound, in any order.
 """
 
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
 from tenure.model.facts import NodeFact, PodFact
 from tests.oracle.plan import admits_pod, tolerates_taints_of
 from tests.oracle.topology import HOSTNAME, Spot, topology_violations
 
+_MAX_ATTEMPTS: Final = 30
 NamespaceLabels = Mapping[str, Mapping[str, str]]
 
 
@@ -29,8 +32,8 @@ def find_binding_order(
     """An order of the pods with a target. Higher priorities come first, then pods with hard topology spread, which
     pods without it may exceed later. The next pod is the first that can be bound; if there is none, any.
 
-    If others prevent the binding of a pod, it and pods of its kind precede them in another attempt. Returns the order
-    in which the most pods can be bound.
+    If others prevent the binding of a pod, it and pods of its kind precede them in another attempt. The last attempts
+    have a random order. Returns the order in which the most pods can be bound.
 
     `targets`: node by pod name; `namespaces`: labels by namespace.
     """
@@ -45,16 +48,21 @@ def find_binding_order(
         )
         for node in nodes
     }
-    preferred: list[PodFact] = []
-    attempts = list[BindingOrder]()
-    while True:
-        waiting = sorted((pod for pod in every if pod.name in targets), key=partial(_queue_order, preferred))
-        order, stuck = _bind_pods(waiting, targets, dict(spots), namespaces)
+    preferred, attempts, dice = list[PodFact](), list[BindingOrder](), random.Random(len(targets))
+    waiting = [pod for pod in every if pod.name in targets]
+    while len(attempts) < _MAX_ATTEMPTS:
+        waiting.sort(key=partial(_queue_order, preferred))
+        order, stuck = _bind_pods([*waiting], targets, dict(spots), namespaces)
         attempts.append(BindingOrder(tuple(order), frozenset(one.name for one in stuck)))
+        if not stuck:
+            return attempts[-1]
         new = next((pod for pod in stuck if not any(_are_alike(pod, one) for one in preferred)), None)
-        if new is None:
-            return min(attempts, key=lambda one: len(one.unbindable))
-        preferred.insert(0, new)
+        if new is not None:
+            preferred.insert(0, new)
+        else:
+            dice.shuffle(waiting)
+            dice.shuffle(preferred)
+    return min(attempts, key=lambda one: len(one.unbindable))
 
 
 def _bind_pods(

@@ -23,6 +23,7 @@ from tenure.scheduling.packing.pod_requirements import pin_label
 from tenure.scheduling.packing.shared_nodes import SharedNodePacker, add_new_node, group_by_variant, is_unconstrained
 from tenure.scheduling.packing.topology import (
     UNLIMITED,
+    AffinityRule,
     AntiAffinityRule,
     Domains,
     Rule,
@@ -226,7 +227,8 @@ class Packing:
     def _chunk_size(
         self, one: PodClass, rules: Sequence[Rule], inner: Sequence[Rule], domains: Domains, count: int
     ) -> int:
-        """All pods at once, unless a domain may run out of capacity: then other domains must not get ahead of it.
+        """All pods at once, unless a domain may run out of capacity, or pod affinity may exclude it: then other domains
+        must not get ahead of it.
 
         One pod while a spread rule of an `inner` key is uneven: kube-scheduler binds pods one by one, and each must
         satisfy the rules of all keys.
@@ -235,7 +237,10 @@ class Packing:
         if skews and any(self._is_uneven(rule) for rule in inner if isinstance(rule, SpreadRule)):
             return 1
         offers, domain_count = self.instance_selector.offers, len(domains.order)
-        if not skews or not (domains.blocked or any(_may_run_out(offer, one, domain_count) for offer in offers)):
+        affine = any(isinstance(rule, AffinityRule) for rule in one.alternatives[-1].rules)
+        if not skews or not (
+            affine or domains.blocked or any(_may_run_out(offer, one, domain_count) for offer in offers)
+        ):
             return count
         return min(count, max(1, min(skews) * domain_count))
 
@@ -310,7 +315,7 @@ class Packing:
                 vector,
                 instance_choice,
                 count - done,
-                most=1 if must_share_node else instance_choice.nodes,
+                most=1 if must_share_node or _starts_affinity_group(alternative.rules) else instance_choice.nodes,
                 rules=alternative.rules,
             )
         return done, _FITS
@@ -529,5 +534,8 @@ def _is_limited_by_domain(rule: Rule) -> bool:
 
 
 def _starts_affinity_group(rules: Iterable[Rule]) -> bool:
-    all_rules = tuple(rules)
-    return requires_shared_node(all_rules) and new_node_cap(all_rules) > 0
+    """Whether these pods are the first of their hostname affinity, so that the others must follow them."""
+    return any(
+        isinstance(rule, AffinityRule) and rule.group.hostname and rule.own and not rule.group.has_pods()
+        for rule in rules
+    )

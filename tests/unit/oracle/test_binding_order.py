@@ -50,6 +50,16 @@ def test_pod_precedes_the_pods_that_would_prevent_its_binding() -> None:
     assert find_order({"1": "a", "2": "a"}, uncounted, limited) == ["2", "1"]
 
 
+def test_pods_of_one_kind_have_any_order_in_which_they_can_be_bound() -> None:
+    """The first one must be the pod in b: each in a makes the other zone key of the pod in b impossible."""
+    rack = spread() + spread(key="rack")
+    pods = [pod(name, labels=WEB, spreads=rack) for name in "123"]
+    racks = {"a": "x", "b": "x", "c": "y"}
+    nodes = [node(f"n{zone}", labels={ZONE: zone if zone != "c" else "a", "rack": racks[zone]}) for zone in "abc"]
+    found = find_binding_order({"1": "na", "2": "nc", "3": "nb"}, pods, nodes, {"default": {}})
+    assert found.unbindable == frozenset()
+
+
 def test_pods_that_cannot_be_bound_come_last() -> None:
     crowd = [pod(name, labels=WEB, spreads=spread()) for name in "12"]
     found = order_of({"1": "a", "2": "a", "3": "b"}, *crowd, pod("3"))

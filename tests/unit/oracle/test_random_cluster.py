@@ -31,9 +31,9 @@ matchLabelKeys mismatchLabelKeys minDomains nodeAffinityPolicy nodeTaintsPolicy 
 priorityClassName runtimeClassName initContainers persistentVolumeClaim tolerations unschedulable
 allocatedResources PodResizePending allocatable limits nvidia.com/gpu ephemeral-storage
 """
-REPAIRED: Final = (55, 95, 143, 158, 231, 270, 438, 459, 622, 631, 1277)
+REPAIRED: Final = (55, 95, 143, 158, 231, 270, 438, 459, 622, 631, 1277, 2840, 3319, 3657)
 """Seeds whose former plans had pods that kube-scheduler could not bind: nodes of the same plan changed the counts of
-their topology rules.
+their topology rules, or pod affinity excluded a domain.
 """
 _OVERHEAD: Final = {"cpu": "250m", "memory": "120Mi"}
 _PRIORITIES: Final = {

@@ -286,6 +286,16 @@ def test_first_pods_that_select_themselves_get_nodes_with_a_selected_daemonset_p
     assert [values_of(one, INSTANCE_TYPE) for one in plan.claims] == [(LARGE.name,)] * 3
 
 
+@pytest.mark.parametrize(("existing", "placed"), [(0, 1), (2, 3)], ids=["new nodes", "existing nodes"])
+def test_pods_that_select_themselves_share_a_node_if_no_node_gets_the_daemonset(existing: int, placed: int) -> None:
+    agent = LABELED.model_copy(update={"pod": LABELED.pod.model_copy(update={"required_terms": (RED,)})})
+    nodes = [node(f"n{number}", cpu=16) for number in range(existing)]
+    pods = [pod(cpu=5, labels={"app": "agent"}, affinity=NEAR_AGENT) for _ in range(4)]
+    plan = Cluster(pool(), agent, *nodes, *pods).plan()
+    places = [*plan.nominations.values(), *(number for number, one in enumerate(plan.claims) for _ in one.pods)]
+    assert (len(places), len(set(places))) == (placed, 1)
+
+
 def test_nodeclaim_allows_no_type_whose_daemonset_pod_an_anti_affinity_excludes() -> None:
     on_large = expressions(f"{INSTANCE_TYPE} In {LARGE.name}")
     agent = LABELED.model_copy(update={"pod": LABELED.pod.model_copy(update={"required_terms": (on_large,)})})

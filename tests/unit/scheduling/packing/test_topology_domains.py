@@ -91,6 +91,13 @@ def test_spread_is_limited_by_a_zone_without_a_fitting_type() -> None:
     assert by_zone(plan) == {"a": 1, "b": 1} and len(plan.unschedulable) == 7
 
 
+def test_spread_is_limited_by_a_zone_that_pod_affinity_excludes() -> None:
+    """The pods must share a node, so the other zone gets none."""
+    limited = [pod(cpu=1, labels=APP, spreads=spread(ZONE), affinity=term(HOSTNAME)) for _ in range(4)]
+    plan = build_cluster(pool("default", f"{ZONE} In a b"), *limited).plan()
+    assert sizes(plan) == [1]
+
+
 def test_spread_counts_earlier_pods_whose_nodes_had_an_open_zone() -> None:
     """The plan then fixes their zones."""
     counted = [pod(f"counted-{number}", cpu=7, labels=APP, priority=1) for number in range(2)]
