@@ -208,7 +208,7 @@ async def attached_volume(scope: ClusterScope) -> str:
 
 STUCK, GET, EVENTS = "tenure stuck", "tenure get", "kubectl events"
 BLOCKAGES = (
-    Blockage("LaunchFailed", fail_launch, delay=10, incident=("EC2 rejects a launch", STUCK)),
+    Blockage("LaunchFailed", fail_launch, incident=("EC2 rejects a launch", STUCK)),
     Blockage("NodeNotJoined", partial(start_with_fault, NeverRegister()), cause="Launched", delay=180),
     Blockage("MultipleNodesFound", duplicate_provider_id),
     Blockage("NodeNotReady", partial(start_with_fault, SlowReady(seconds=3600)), cause="Registered", delay=8),

@@ -45,7 +45,9 @@ async def fail_and_launch(product: InstalledProduct, name: str) -> None:
 
 
 async def assert_needs_attention(scope: ClusterScope, text: str) -> Object:
-    (claim,) = await scope.nodeclaims()
+    claims = await scope.nodeclaims()
+    assert len(claims) == 1, claims
+    (claim,) = claims
     condition = conditions_by_type(claim).get(labels.NEEDS_ATTENTION, {})
     assert (condition.get("status"), condition.get("reason")) == ("True", LAUNCH_FAILED), claim["status"]
     assert text in condition["message"]
