@@ -29,6 +29,11 @@ TRANSIENT_STATUSES = (
 """Status codes of Temporal and of the API server. FAILED_PRECONDITION: a restarted worker does not poll yet."""
 
 
+def is_transient(error: RPCError | ApiError) -> bool:
+    """On a busy machine, Temporal's dev server sometimes reports its namespace as missing."""
+    return error.status in TRANSIENT_STATUSES or str(error).startswith("Namespace default is not found")
+
+
 async def wait_until(
     check: Callable[[], Awaitable[T]], *, seconds: float = TIMEOUT_SECONDS, poll_interval: float = POLL_INTERVAL_SECONDS
 ) -> T:
@@ -46,7 +51,7 @@ async def wait_until(
             if last:
                 raise
         except (RPCError, ApiError) as error:
-            if last or error.status not in TRANSIENT_STATUSES:
+            if last or not is_transient(error):
                 raise
         except aiohttp.ClientConnectionError:
             if last:
