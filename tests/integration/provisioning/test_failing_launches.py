@@ -49,6 +49,6 @@ async def assert_needs_attention(scope: ClusterScope, text: str) -> Object:
     assert len(claims) == 1, claims
     (claim,) = claims
     condition = conditions_by_type(claim).get(labels.NEEDS_ATTENTION, {})
-    assert (condition.get("status"), condition.get("reason")) == ("True", LAUNCH_FAILED), claim["status"]
+    assert (condition.get("status"), condition.get("reason")) == ("True", LAUNCH_FAILED), claim
     assert text in condition["message"]
     return claim
