@@ -98,7 +98,7 @@ def test_every_command_has_its_arguments() -> None:
 
 def test_every_parameter_of_a_stack_exists() -> None:
     found = 0
-    for page, command in lines_with("aws cloudformation deploy", "$deploy "):
+    for page, command in lines_with("aws cloudformation deploy", "deploy --"):
         tokens = shlex.split(command)
         template = (ROOT / options_of(tokens)["--template-file"]).read_text()
         for parameter in re.findall(r"\b([A-Z]\w+)=", command.partition("--parameter-overrides")[2]):
