@@ -18,7 +18,7 @@ from tests.unit.aws.fakes import FakeClients
 GOLDEN = """\
 plain karpenter.k8s.aws/3990230045867822064 karpenter.k8s.aws/14039873014285530220
 al2 karpenter.k8s.aws/4987364298224712979 karpenter.k8s.aws/3405277830246279451
-bottlerocket karpenter.k8s.aws/12684564932710845496 karpenter.k8s.aws/7767105212876939944
+bottlerocket karpenter.k8s.aws/7017969403131639643 karpenter.k8s.aws/3086982972173581978
 full karpenter.k8s.aws/2372641955630741962 karpenter.k8s.aws/6648633538750871807
 """
 """Each line: EC2NodeClass, template name of on-demand nodes, template name of spot nodes."""
