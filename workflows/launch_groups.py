@@ -41,7 +41,8 @@ JOIN_WINDOW = timedelta(seconds=1)
 MAX_GROUP_SIZE = 500
 MAX_FAILURES = 20
 """They take about a quarter of an hour. NodeClaims reach their launch deadline long before."""
-PAUSE = timedelta(seconds=10)
+PAUSE = timedelta(seconds=5)
+"""After the first failure. It doubles, so that a second failure blocks the members within ten seconds."""
 MAX_PAUSE = timedelta(seconds=60)
 _NODECLAIM_DELETED = "NodeClaimGone"
 _RETRIED_AT_ONCE = "LaunchTemplateNotFound"
@@ -278,7 +279,7 @@ def _retry_pause(draft: LaunchDraft) -> timedelta:
     """Pause before the next attempt; zero after a first missing launch template, which the attempt recreates."""
     if draft.why.startswith(_RETRIED_AT_ONCE) and draft.failures == 1:
         return timedelta(0)
-    return min(MAX_PAUSE, PAUSE * (1 << max(0, min(draft.failures, 5) - 2)))
+    return min(MAX_PAUSE, PAUSE * (1 << min(draft.failures, 5) - 1))
 
 
 def _is_retry(draft: LaunchDraft) -> bool:

@@ -336,7 +336,7 @@ def _with_zones(
 
 
 def _failure_of(fault: Fault) -> LaunchRejection:
-    return LaunchRejection(reason=labels.LAUNCH_FAILED, message=fault.message, final=False)
+    return LaunchRejection(reason=labels.LAUNCH_FAILED, message=fault.code_and_message, final=False)
 
 
 def _deleted_rejection(name: str) -> LaunchRejection:

@@ -381,10 +381,10 @@ async def test_nodeclass_without_status_is_reported_to_members_once_it_repeats(
 
 async def test_denied_preparation_of_one_nodeclaim_is_reported_at_once(cluster: FakeCluster) -> None:
     cluster.claims.add("a")
-    cluster.fleet.faults["prepare"] = [Forbidden("ec2:CreateLaunchTemplate")]
+    cluster.fleet.faults["prepare"] = [Forbidden("ec2:CreateLaunchTemplate", code="UnauthorizedOperation")]
     with pytest.raises(ApplicationError):
         await prepare(cluster)
-    assert cluster.workflows.launch_errors == {"uid-a": "LaunchFailed: ec2:CreateLaunchTemplate"}
+    assert cluster.workflows.launch_errors == {"uid-a": "LaunchFailed: UnauthorizedOperation: ec2:CreateLaunchTemplate"}
 
 
 async def test_mixed_fleet_errors_mark_offerings_and_are_not_final(cluster: FakeCluster) -> None:
