@@ -3,7 +3,8 @@
 A NodeClaim names the groups of pods that it is launched for in an annotation. An initialized node is unused by a group
 if none of the group's pods was bound to it, and none is expected there any more. It counts when the next plan needs
 another node for the group. From the third on, pods of the group are planned onto existing nodes only, for a time that
-doubles with each further unused node. The rule needs no knowledge of the cause
+doubles with each further unused node. After a restart, the time of the last pod event in the status of a NodeClaim
+tells that it was used. The rule needs no knowledge of the cause
 (docs/decisions/nominated-pods.md).
 """
 
@@ -261,9 +262,11 @@ class BackoffTracker:
         return {group: names for group, names in found.items() if names}
 
     def _may_count(self, claim: NodeClaimFact, now: datetime) -> bool:
-        """Whether it was initialized recently."""
+        """Whether it was initialized recently, and no pod ran there before this process began. Such a pod may be gone,
+        for example evicted from a node that AWS reclaims, and its group is not known."""
         assert claim.initialized_at is not None
-        return now - claim.initialized_at <= RECENT and claim.name not in self._cache.interrupted
+        had_pods = claim.initialized_at < self._began and claim.last_pod_event is not None
+        return now - claim.initialized_at <= RECENT and claim.name not in self._cache.interrupted and not had_pods
 
     def _is_known(self, name: str, now: datetime) -> bool:
         """Whether this process knows the pods that are nominated to the NodeClaim. Those of an earlier process end

@@ -229,6 +229,14 @@ async def test_new_process_counts_a_node_that_the_earlier_one_launched_just_befo
         assert backoff.unused_nodes == UNUSED_NODE_LIMIT and name in backoff.nodeclaims
 
 
+async def test_new_process_does_not_count_nodes_whose_pods_were_evicted_before_it_began(launches: Launches) -> None:
+    """AWS reclaims all nodes at once, and another process takes over meanwhile."""
+    names = [name for _ in range(UNUSED_NODE_LIMIT) for name in await launches.launch(used_by="p0")]
+    async with restarted(launches, used=names):
+        assert len(await launches.plan()) == 1
+        assert launches.outcome.backoffs == ()
+
+
 async def test_new_process_does_not_count_a_node_that_suits_another_pod_of_the_group(launches: Launches) -> None:
     """The earlier process may have nominated that pod to it."""
     owner = {"ownerReferences": [{"kind": "ReplicaSet", "uid": "own", "controller": True}]}
@@ -246,8 +254,9 @@ async def test_new_process_does_not_count_a_node_that_suits_another_pod_of_the_g
 
 
 @asynccontextmanager
-async def restarted(launches: Launches, pods: Sequence[Json] = ()) -> AsyncIterator[None]:
-    """A new process, which knows the objects of the API server and no nominations."""
+async def restarted(launches: Launches, pods: Sequence[Json] = (), used: Sequence[str] = ()) -> AsyncIterator[None]:
+    """A new process, which knows the objects of the API server and no nominations. `used`: the NodeClaims on whose
+    nodes pods ran before."""
     old, fresh = launches.harness, ProvisionerHarness()
     fresh.now, fresh.claims = old.now, old.claims
     fresh.provisioner._claims = old.claims
@@ -257,7 +266,10 @@ async def restarted(launches: Launches, pods: Sequence[Json] = ()) -> AsyncItera
     for name, raw in list(old.claims.found.items()):
         fact = old.cache.nodeclaims[name]
         if fact.initialized_at:
-            fresh.apply_objects("nodeclaims", {**raw, "status": initialized_status(name, fact.initialized_at)})
+            status = initialized_status(name, fact.initialized_at)
+            if name in used:
+                status["lastPodEventTime"] = f"{fact.initialized_at:%Y-%m-%dT%H:%M:%SZ}"
+            fresh.apply_objects("nodeclaims", {**raw, "status": status})
             fresh.apply_objects("nodes", small_node(name))
     launches.harness = fresh
     try:
