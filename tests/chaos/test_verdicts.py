@@ -311,8 +311,7 @@ async def assert_documented(
     lists = {command: (await product.run_cli(command.removeprefix("tenure ")))[1] for command in (STUCK, GET)}
     rows = []
     for scope, ((incident, first), name) in incidents.items():
-        _, (explained,) = await product.run_cli("why", name)
-        verdict = explained["verdict"]
+        verdict = await wait_until(partial(_explained_verdict, product, name))
         code, action = verdict["code"], verdict["remedy"]
         cause = verdict["sentence"].removeprefix(f"{NEEDS_ATTENTION_TEXT}: {action}; ")
         if code == NODEPOOL_NOT_READY:
@@ -327,6 +326,12 @@ async def assert_documented(
         rows.append(f"| {incident} | `{first}`, `tenure why {kind}` | `{code}`: {shown} | {action} |")
     page = ON_CALL.read_text()
     assert all(row in page for row in rows), "\n".join(rows)
+
+
+async def _explained_verdict(product: DedicatedProduct, name: str) -> Any:
+    _, (explained,) = await product.run_cli("why", name)
+    assert explained.get("verdict"), explained
+    return explained["verdict"]
 
 
 def _anonymize(text: str, scope: ClusterScope) -> str:
