@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 class Sandbox:
     """`directory`: None for a temporary one, which is removed with the sandbox. `ports`: requested ports by part.
-    `shows_progress`: report the start of the parts on stderr.
+    `reports_progress`: report the start of the parts on stderr.
 
     A kept directory is reopened with its data, and with the same ports if they are free.
     """
@@ -49,7 +49,7 @@ class Sandbox:
         *,
         plan: Plan | None = None,
         ports: Mapping[str, int] | None = None,
-        shows_progress: bool = False,
+        reports_progress: bool = False,
     ) -> None:
         self.plan = plan or Plan()
         self._temporary = directory is None
@@ -57,7 +57,7 @@ class Sandbox:
         self.logs = self.directory / "logs"
         self.ports: dict[str, int] = {}
         self._requested_ports = dict(ports or {})
-        self._shows_progress = shows_progress
+        self._reports_progress = reports_progress
         self._parts: Parts | None = None
         self._background: Background | None = None
 
@@ -76,7 +76,7 @@ class Sandbox:
         try:
             last = self._reopen_state()
             self._parts = Parts(self.plan, self.directory, self._port_taker(last.ports if last else {}))
-            with report_progress() if self._shows_progress else nullcontext() as progress:
+            with report_progress() if self._reports_progress else nullcontext() as progress:
                 self._background.run(self._parts.start(progress))
             self._record().write(self.directory)
         except BaseException:

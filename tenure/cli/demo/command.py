@@ -83,7 +83,7 @@ def build_plan(options: Options) -> Plan:
 def _run_demo(options: Options, directory: Path, screen: Screen) -> int:
     try:
         screen.print_heading("A cluster, AWS and Temporal on this machine")
-        with Sandbox(directory, plan=build_plan(options), shows_progress=True) as sandbox:
+        with Sandbox(directory, plan=build_plan(options), reports_progress=True) as sandbox:
             seconds = time.monotonic() - options.began
             screen.print_line(f"Running after {seconds:.1f} s: {', '.join(sandbox.plan.parts)}")
             code = asyncio.run(_run_in_session(sandbox, options, screen))

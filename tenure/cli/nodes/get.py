@@ -237,8 +237,8 @@ def _select_columns(
     rows = [_table_row(one, now, list(_COLUMNS)) for one in found]
     widths = dict(zip(_COLUMNS, column_widths([list(_COLUMNS), *rows]), strict=True))
     columns = fit_columns(widths, _OPTIONAL_COLUMNS, width)
-    is_shown = [name in columns for name in _COLUMNS]
-    return columns, [list(compress(row, is_shown)) for row in rows]
+    is_selected = [name in columns for name in _COLUMNS]
+    return columns, [list(compress(row, is_selected)) for row in rows]
 
 
 def _table_row(nodeclaim: NodeClaimSummary, now: datetime, columns: Sequence[str]) -> list[str]:

@@ -88,7 +88,7 @@ def up(
         manifests=(CRDS, RBAC),
         kubernetes=version,
     )
-    return _run_until_stopped(Sandbox(directory, plan=plan, shows_progress=True), output, tell)
+    return _run_until_stopped(Sandbox(directory, plan=plan, reports_progress=True), output, tell)
 
 
 @app.command()

@@ -51,11 +51,11 @@ def find_mistake(command: str) -> str:
     return "; ".join([*(f"unknown --{one}" for one in unknown), *(f"no --{one}" for one in missing)])
 
 
-def _options(words: list[str]) -> Iterator[tuple[str, str]]:
-    for number, word in enumerate(words):
-        if word.startswith("--"):
-            following = words[number + 1] if number + 1 < len(words) else ""
-            yield word, following
+def _options(arguments: list[str]) -> Iterator[tuple[str, str]]:
+    for number, argument in enumerate(arguments):
+        if argument.startswith("--"):
+            following = arguments[number + 1] if number + 1 < len(arguments) else ""
+            yield argument, following
 
 
 def _is_flag(shape: Any) -> bool:

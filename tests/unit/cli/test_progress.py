@@ -35,9 +35,9 @@ def test_logs_get_a_line_per_step_and_every_ten_seconds(
 def test_next_step_completes_the_bar_of_the_last_one() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=80)
     bars = Progress(TextColumn("{task.description}"), console=console)
-    shown = BarProgress(bars)
-    shown.step("one", 10)
-    shown.advance(3, "detail")
+    progress = BarProgress(bars)
+    progress.step("one", 10)
+    progress.advance(3, "detail")
     assert [(one.completed, one.fields["detail"]) for one in bars.tasks] == [(3, "detail")]
-    shown.step("two")
+    progress.step("two")
     assert [(one.completed, one.total, one.finished) for one in bars.tasks] == [(10, 10, True), (0, None, False)]

@@ -222,10 +222,10 @@ def test_hostname_spread_counts_awaited_daemonset_pods() -> None:
 def test_pods_spread_by_zone_count_the_daemonset_pods_of_each_new_node() -> None:
     """Each pod needs a node, so each adds two pods to its zone."""
     zones = f"{ZONE} In a b"
-    for count, placed in ((1, 1), (2, 2), (3, 2), (4, 4)):
+    for count, scheduled in ((1, 1), (2, 2), (3, 2), (4, 4)):
         pods = [pod(cpu=7, **spread_with_agent(ZONE)) for _ in range(count)]
         plan = Cluster(pool("default", zones), LABELED, *pods, instance_types=(LARGE,)).plan()
-        assert sum(len(one.pods) for one in plan.claims) == placed
+        assert sum(len(one.pods) for one in plan.claims) == scheduled
         assert all(len(one.pods) == 1 for one in plan.claims)
         by_zone = Counter(values_of(one, ZONE) for one in plan.claims)
         assert max(by_zone.values()) - min(by_zone.values()) == 0
@@ -286,14 +286,14 @@ def test_first_pods_that_select_themselves_get_nodes_with_a_selected_daemonset_p
     assert [values_of(one, INSTANCE_TYPE) for one in plan.claims] == [(LARGE.name,)] * 3
 
 
-@pytest.mark.parametrize(("existing", "placed"), [(0, 1), (2, 3)], ids=["new nodes", "existing nodes"])
-def test_pods_that_select_themselves_share_a_node_if_no_node_gets_the_daemonset(existing: int, placed: int) -> None:
+@pytest.mark.parametrize(("existing", "scheduled"), [(0, 1), (2, 3)], ids=["new nodes", "existing nodes"])
+def test_pods_that_select_themselves_share_a_node_if_no_node_gets_the_daemonset(existing: int, scheduled: int) -> None:
     agent = LABELED.model_copy(update={"pod": LABELED.pod.model_copy(update={"required_terms": (RED,)})})
     nodes = [node(f"n{number}", cpu=16) for number in range(existing)]
     pods = [pod(cpu=5, labels={"app": "agent"}, affinity=NEAR_AGENT) for _ in range(4)]
     plan = Cluster(pool(), agent, *nodes, *pods).plan()
-    places = [*plan.nominations.values(), *(number for number, one in enumerate(plan.claims) for _ in one.pods)]
-    assert (len(places), len(set(places))) == (placed, 1)
+    targets = [*plan.nominations.values(), *(number for number, one in enumerate(plan.claims) for _ in one.pods)]
+    assert (len(targets), len(set(targets))) == (scheduled, 1)
 
 
 def test_nodeclaim_allows_no_type_whose_daemonset_pod_an_anti_affinity_excludes() -> None:
