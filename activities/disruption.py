@@ -39,6 +39,11 @@ def node_blocker(node: NodeFact) -> str:
     """Why the node may not be disrupted; empty if it may."""
     if node.annotations.get(DO_NOT_DISRUPT) == "true":
         return f"Node {node.name} is annotated {DO_NOT_DISRUPT}"
+    return maintenance_blocker(node)
+
+
+def maintenance_blocker(node: NodeFact) -> str:
+    """The maintenance by another controller, during which the node may not be disrupted; empty without one."""
     return f"Node {node.name}: {why}" if (why := node.maintained_by_others) else ""
 
 
@@ -150,7 +155,7 @@ class DisruptionActivities:
         if request.reason == labels.UNHEALTHY:
             return await self._repair_blocker(claim, node)
         if request.reason == "Expired":
-            return f"Node {node.name}: {why}" if (why := node.maintained_by_others) else ""
+            return maintenance_blocker(node)
         why = node_blocker(node)
         if why or (request.reason == "Drifted" and claim.spec.termination_grace_period):
             return why
@@ -164,8 +169,8 @@ class DisruptionActivities:
             return f"Node {node.name} is healthy"
         if node.annotations.get(labels.DO_NOT_REPAIR) == "true":
             return f"Node {node.name}: {DO_NOT_REPAIR_MESSAGE}"
-        if why := node.maintained_by_others:
-            return f"Node {node.name}: {why}"
+        if why := maintenance_blocker(node):
+            return why
         if due.grace is not None or claim.spec.termination_grace_period:
             return ""
         return pods_blocker(await self._pods.on_node(node.name, now=utc_now()))

@@ -124,9 +124,8 @@ class LaunchActivities:
         draft = request.draft
         async with self._reporting(draft.members, draft.failures):
             prepared = await self._prepare_group(request)
-        match prepared.preparation:
-            case LaunchRejection(final=False) as rejection if draft.failures + 1 >= REPEATED_FAILURES:
-                await self._report_error(draft.members, rejection)
+        if isinstance(prepared.preparation, LaunchRejection):
+            await self._report_if_repeated(draft.members, prepared.preparation, draft.failures)
         return prepared
 
     async def _prepare_group(self, request: GroupLaunchRequest) -> PreparationResult:
@@ -225,9 +224,8 @@ class LaunchActivities:
                 raise
             # Giving up here would leave orphaned instances, and a new attempt would launch more.
             raise TryLater(f"instances run and could not be assigned: {fault.message}", code=fault.code) from fault
-        rejection = outcome.rejection
-        if notify and rejection and not rejection.final and group.failures + 1 >= REPEATED_FAILURES:
-            await self._report_error(outcome.rejected, rejection)
+        if notify and outcome.rejection:
+            await self._report_if_repeated(outcome.rejected, outcome.rejection, group.failures)
         return outcome
 
     async def _raise_while_awaited(self, group: LaunchGroup, fault: Fault) -> FleetResult:
@@ -247,10 +245,18 @@ class LaunchActivities:
         try:
             yield
         except Fault as fault:
-            repeats = activity.info().attempt % ATTEMPTS_PER_CHECK == 0 or failures + 1 >= REPEATED_FAILURES
-            if repeats or isinstance(fault, Forbidden):
+            if activity.info().attempt % ATTEMPTS_PER_CHECK == 0 or isinstance(fault, Forbidden):
                 await self._report_error(members, _failure_of(fault))
+            else:
+                await self._report_if_repeated(members, _failure_of(fault), failures)
             raise
+
+    async def _report_if_repeated(
+        self, members: Sequence[LaunchGroupMember], rejection: LaunchRejection, failures: int
+    ) -> None:
+        """Report the failure of an attempt after which another one follows. `failures`: attempts that failed before."""
+        if not rejection.final and failures + 1 >= REPEATED_FAILURES:
+            await self._report_error(members, rejection)
 
     async def _report_error(self, members: Sequence[LaunchGroupMember], rejection: LaunchRejection) -> None:
         error = LaunchError(message=rejection.describe())

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, NewType, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -87,6 +87,11 @@ def format_count(number: int, noun: str) -> str:
 def object_log_fields(**names: str) -> dict[str, Any]:
     """Karpenter's form of objects in a log line: `Node={"name": "node-a"}` for `Node="node-a"`. Omits empty names."""
     return {kind: {"name": name} for kind, name in names.items() if name}
+
+
+def log_seconds(duration: timedelta) -> float:
+    """Of a log line: at least 0, rounded to milliseconds."""
+    return max(0.0, round(duration.total_seconds(), 3))
 
 
 def format_short_list(names: Sequence[str], most: int = 3) -> str:

@@ -7,9 +7,9 @@ Launches are blocked by the reasons of the condition Launched, such as `Insuffic
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from tenure.model.base import Message
+from tenure.model.base import Message, log_seconds
 
 
 class Reason(NamedTuple):
@@ -35,6 +35,11 @@ class Verdict(Message):
     @property
     def message(self) -> str:
         return format_verdict(self.code, self.sentence)
+
+    def log_fields(self, now: datetime) -> dict[str, Any]:
+        """Of a log line about a new verdict."""
+        duration = log_seconds(now - (self.since or now))
+        return {"duration-seconds": duration, "code": self.code, "reason": self.sentence}
 
 
 def format_verdict(code: str, sentence: str) -> str:

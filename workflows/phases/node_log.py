@@ -4,10 +4,10 @@ Workflows write them with `workflow.logger`, which is silent during replay. Adap
 Node.
 """
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
-from tenure.model.base import object_log_fields
+from tenure.model.base import log_seconds, object_log_fields
 from tenure.model.blockers import Verdict
 from tenure.model.disruption.commands import Proposal
 from tenure.model.nodeclaim.state import NodeClaimState, Phase
@@ -44,7 +44,7 @@ def step_line(state: NodeClaimState, phase: Phase, cause: str, now: datetime) ->
         cause = state.disruption or cause
     fields = {
         "step": before.value if before else "Creation",
-        "duration-seconds": _seconds(now - (state.since or state.identity.created)),
+        "duration-seconds": log_seconds(now - (state.since or state.identity.created)),
         "reason": cause,
     }
     return message, {**_node_fields(state), **fields}
@@ -52,13 +52,7 @@ def step_line(state: NodeClaimState, phase: Phase, cause: str, now: datetime) ->
 
 def blocker_line(state: NodeClaimState, verdict: Verdict, now: datetime) -> tuple[str, dict[str, Any]]:
     """Message and fields of a new verdict on a node."""
-    fields = {
-        "step": state.phase.value,
-        "duration-seconds": _seconds(now - (verdict.since or now)),
-        "code": verdict.code,
-        "reason": verdict.sentence,
-    }
-    return "blocked nodeclaim", {**_node_fields(state), **fields}
+    return "blocked nodeclaim", {**_node_fields(state), "step": state.phase.value, **verdict.log_fields(now)}
 
 
 def command_fields(proposal: Proposal) -> dict[str, Any]:
@@ -84,7 +78,3 @@ def _node_fields(state: NodeClaimState) -> dict[str, Any]:
             "capacity-type": launched.capacity_type,
         }
     return fields
-
-
-def _seconds(duration: timedelta) -> float:
-    return max(0.0, round(duration.total_seconds(), 3))

@@ -264,9 +264,9 @@ class ClusterCache:
 
     def set_catalogue(self, catalogue: Catalogue) -> None:
         """Use the device templates of these instance types."""
-        self._devices.set_catalogue(catalogue)
-        self._update_devices()
-        self.publish(CacheChanged())
+        if self._devices.set_catalogue(catalogue):
+            self._update_devices()
+            self.publish(CacheChanged())
 
     def stop_planning(self, uid: str, why: str, since: datetime) -> None:
         """The pod without a node is unplannable until it is bound, or its scheduler's message changes."""

@@ -112,8 +112,9 @@ class Devices:
     def on_delta(self, plural: str, delta: Delta) -> None:
         """Raises KeyError for an object without its required fields; the last known form stays."""
 
-    def set_catalogue(self, catalogue: Catalogue) -> None:
-        """Use the device templates of these instance types."""
+    def set_catalogue(self, catalogue: Catalogue) -> bool:
+        """Use the device templates of these instance types. Returns whether they are different."""
+        return False
 
     def drain(self) -> tuple[frozenset[str], frozenset[str]]:
         """UIDs of the pods and names of the Nodes whose facts may have changed since the last call."""
@@ -196,7 +197,7 @@ class DeviceIndex(Devices):
         }
         handlers[plural](key, None if delta.is_deleted else delta.object)
 
-    def set_catalogue(self, catalogue: Catalogue) -> None:
+    def set_catalogue(self, catalogue: Catalogue) -> bool:
         templates = {
             node_class: found
             for node_class, types in catalogue.by_node_class.items()
@@ -204,8 +205,10 @@ class DeviceIndex(Devices):
                 found := {one.name: self._read_templates(one.device_templates) for one in types if one.device_templates}
             )
         }
-        self._stale_groups |= templates != self._types
+        is_changed = templates != self._types
+        self._stale_groups |= is_changed
         self._types = templates
+        return is_changed
 
     def _read_templates(self, templates: Iterable[DeviceTemplate]) -> _Templates:
         return tuple((self._template_device(one), one.count) for one in templates)

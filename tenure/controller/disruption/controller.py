@@ -43,7 +43,7 @@ from tenure.model.disruption.decision import (
     Ineligibility,
 )
 from tenure.model.errors import Fault
-from tenure.model.nodeclaim.expiry import DEFAULT_JITTER, static_replacement_at
+from tenure.model.nodeclaim.expiry import find_static_replacement_time
 from tenure.scheduling.disruption.blocked_nodes import blocking_reasons, nodepools_in_backoff
 
 log = structlog.get_logger(__name__)
@@ -280,14 +280,13 @@ class DisruptionController:
             self._budgets.next_opening(now) if has_rejected else None,
         ]
 
-    def _static_replacement_times(self) -> Iterator[datetime]:
+    def _static_replacement_times(self) -> Iterator[datetime | None]:
         """When static NodePools may replace their nodes before they expire."""
         jitters = self._expiry_jitters()
         for one in self._cache.nodeclaims.values():
             view = self._cache.nodepools.get(one.pool)
-            if view is not None and view.fact.static and one.expire_after_seconds is not None:
-                lifetime, jitter = timedelta(seconds=one.expire_after_seconds), jitters.get(one.pool, DEFAULT_JITTER)
-                yield static_replacement_at(one.created, lifetime, one.uid, jitter)
+            if view is not None and view.fact.static:
+                yield find_static_replacement_time(one, jitters)
 
     def _store_commands(self, found: Mapping[str, Command], under_way: Sequence[InFlightCommand]) -> None:
         busy = {one.proposal.id for one in under_way}

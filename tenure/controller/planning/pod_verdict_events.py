@@ -16,7 +16,7 @@ from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.pod_verdicts import PODS_AT_ONCE, PodVerdicts
 from tenure.controller.planning.pod_groups import PodGroups
 from tenure.kube.client.resources import PODS
-from tenure.model.blockers import NOMINATED, NOT_TRIED, PENDING_PODS, Verdict
+from tenure.model.blockers import NOMINATED, NOT_TRIED, PENDING_PODS
 from tenure.model.facts import PodFact
 from tenure.model.invalid_objects import pod_key
 
@@ -83,7 +83,8 @@ class PodVerdictEvents:
                 verdict = self._verdicts.verdict_of(pod, now)
                 self._logged[key] = verdict.sentence
                 if before.get(key) != verdict.sentence:
-                    _log_verdict(pod, verdict, now)
+                    fields = verdict.log_fields(now)
+                    log.warning("blocked pod", Pod={"namespace": pod.namespace, "name": pod.name}, **fields)
 
     async def publish(self, uids: Iterable[str]) -> None:
         """Publish the verdict on each of these pods."""
@@ -106,14 +107,3 @@ class PodVerdictEvents:
 
     def _guard(self, pod: PodFact, step: str) -> AbstractContextManager[None]:
         return self._cache.invalid_objects.guard(pod_key(pod, step))
-
-
-def _log_verdict(pod: PodFact, verdict: Verdict, now: datetime) -> None:
-    seconds = (now - (verdict.since or now)).total_seconds()
-    log.warning(
-        "blocked pod",
-        Pod={"namespace": pod.namespace, "name": pod.name},
-        code=verdict.code,
-        reason=verdict.sentence,
-        **{"duration-seconds": max(0.0, round(seconds, 3))},
-    )

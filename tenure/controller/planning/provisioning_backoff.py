@@ -4,8 +4,7 @@ A NodeClaim names the groups of pods that it is launched for in an annotation. A
 if none of the group's pods was bound to it, and none is expected there any more. It counts when the next plan needs
 another node for the group. From the third on, pods of the group are planned onto existing nodes only, for a time that
 doubles with each further unused node. After a restart, the time of the last pod event in the status of a NodeClaim
-tells that it was used. The rule needs no knowledge of the cause
-(docs/decisions/nominated-pods.md).
+tells that it was used. The rule needs no knowledge of the cause (docs/decisions/nominated-pods.md).
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set

@@ -5,8 +5,11 @@ at every evaluation.
 """
 
 import hashlib
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
+
+from tenure.model.facts import NodeClaimFact
 
 DEFAULT_JITTER: Final = 0.05
 """Share of the lifetime."""
@@ -24,6 +27,16 @@ def static_replacement_at(created: datetime, lifetime: timedelta, uid: str, jitt
     if that is shorter."""
     expires = expiry_with_jitter(created + lifetime, lifetime, uid, jitter)
     return expires - min(_LONGEST_LEAD, lifetime / _LEAD_SHARE)
+
+
+def find_static_replacement_time(nodeclaim: NodeClaimFact, jitter_by_pool: Mapping[str, float]) -> datetime | None:
+    """`static_replacement_at` of a NodeClaim; None if it does not expire. `jitter_by_pool`: of NodePools with their own
+    jitter."""
+    if nodeclaim.expire_after_seconds is None:
+        return None
+    lifetime = timedelta(seconds=nodeclaim.expire_after_seconds)
+    jitter = jitter_by_pool.get(nodeclaim.pool, DEFAULT_JITTER)
+    return static_replacement_at(nodeclaim.created, lifetime, nodeclaim.uid, jitter)
 
 
 def _jitter_share(uid: str) -> float:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from tenure.apis.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from tenure.model.disruption.decision import (
@@ -16,7 +16,7 @@ from tenure.model.disruption.decision import (
 from tenure.model.facts import NodeClaimFact, NodeFact, NodePoolFact, PodFact
 from tenure.model.instance_types import InstanceType
 from tenure.model.invalid_objects import Guard, no_guard
-from tenure.model.nodeclaim.expiry import DEFAULT_JITTER, static_replacement_at
+from tenure.model.nodeclaim.expiry import find_static_replacement_time
 from tenure.scheduling.disruption import eligibility
 from tenure.scheduling.disruption.cost import disruption_cost_of, offering_price
 from tenure.scheduling.nodepool_template import NodePoolTemplate, RejectionReason
@@ -157,11 +157,10 @@ class CandidateEvaluator:
         return Candidate(nodeclaim, node, pool, instance_type, (*pods, *virtual), verdict, (*repaired, *virtual))
 
     def _is_expiring(self, nodeclaim: NodeClaimFact, pool: NodePoolFact | None) -> bool:
-        if pool is None or not pool.static or nodeclaim.expire_after_seconds is None:
+        if pool is None or not pool.static:
             return False
-        jitter = self.request.expiry_jitter_by_pool.get(pool.name, DEFAULT_JITTER)
-        lifetime = timedelta(seconds=nodeclaim.expire_after_seconds)
-        return self.request.now >= static_replacement_at(nodeclaim.created, lifetime, nodeclaim.uid, jitter)
+        at = find_static_replacement_time(nodeclaim, self.request.expiry_jitter_by_pool)
+        return at is not None and self.request.now >= at
 
     def _pods_moved_by_repair(self, bound: Sequence[PodFact]) -> tuple[PodFact, ...]:
         """Pods that cannot be planned do not prevent repair (reference 1.15, section 3.6)."""

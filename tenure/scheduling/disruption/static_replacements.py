@@ -3,8 +3,8 @@
 The replacement has the NodePool's template, without a simulation: pods do not decide on the size of the pool. It needs
 a free node under `limits.nodes`, and capacity that can be launched. Otherwise, the gate TerminateFirstDrift or
 TerminateFirstRepair allows to delete the node first. The NodePool then launches the missing node, as it does when an
-expiring node ends without a replacement. A node under the
-limit that becomes free when a terminating node is gone is waited for.
+expiring node ends without a replacement. A node under the limit that becomes free when a terminating node is gone is
+waited for.
 """
 
 from collections import Counter, defaultdict

@@ -124,7 +124,7 @@ def test_every_aws_command_has_an_operation_and_its_options() -> None:
         ("aws ec2 modify-instance-attribute --instance-id i-1 --no-ebs-optimized --region eu-west-1", ""),
     ],
 )
-def test_invalid_aws_command_is_noticed(command: str, mistake: str) -> None:
+def test_mistake_in_aws_command_is_reported(command: str, mistake: str) -> None:
     assert find_mistake(command) == mistake
 
 

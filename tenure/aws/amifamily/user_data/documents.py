@@ -41,7 +41,7 @@ def load_yaml(text: str) -> Any:
 
 def load_toml(text: str) -> dict[str, Any]:
     """Raises UserDataError."""
-    if len(text) <= LIMIT and _count_key_parts(text) > MAX_KEY_PARTS:
+    if _count_key_parts(text) > MAX_KEY_PARTS:
         raise UserDataError(f"a key has more than {MAX_KEY_PARTS} parts")
     found: dict[str, Any] = _load(text, lambda: tomllib.loads(text))
     return found
@@ -77,7 +77,7 @@ def _nesting(text: str) -> int:
 
 
 def _count_key_parts(text: str) -> int:
-    """The parts of the longest dotted key. Words in strings count too, so the result may be too high."""
+    """The parts of the longest dotted key, at least 2. Words in strings count too, so the result may be too high."""
     longest = parts = 2
     for part in text.split(".")[1:-1]:
         parts = parts + 1 if _KEY_PART.fullmatch(part) else 2

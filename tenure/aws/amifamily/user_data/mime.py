@@ -28,10 +28,9 @@ def is_mime(text: str) -> bool:
 def parse_message(text: str) -> Message:
     """The MIME message, with its defects. As in Karpenter, the last boundary line may lack its final `--`."""
     parsed, text = message_from_string(text.lstrip()), text.strip()
-    if any(isinstance(one, CloseBoundaryNotFoundDefect) for one in parsed.defects):
-        last_line = text[text.rfind("\n") + 1 :]
-        if last_line == f"--{parsed.get_boundary()}":
-            return message_from_string(f"{text}--\n")
+    is_open = any(isinstance(one, CloseBoundaryNotFoundDefect) for one in parsed.defects)
+    if is_open and text.rpartition("\n")[2] == f"--{parsed.get_boundary()}":
+        return message_from_string(f"{text}--\n")
     return parsed
 
 
