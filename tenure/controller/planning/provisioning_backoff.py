@@ -17,7 +17,7 @@ import structlog
 from tenure import metrics
 from tenure.controller.cache.availability import NotReadyTracker
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.dirty import NodeClaimDeleted, PendingPodChanged, PodBound, set_or_remove
+from tenure.controller.cache.dirty import NodeClaimDeleted, PendingPodChanged, PodBound, PodDeleted, set_or_remove
 from tenure.controller.cache.nominations import NOMINATION_TTL, Nominations
 from tenure.controller.planning.pod_groups import PendingGroups, PodGroups, launched_for, pod_group
 from tenure.controller.planning.relevant_objects import RelevantObjects
@@ -114,11 +114,12 @@ class BackoffTracker:
         for uid, pod in cache.pending.items():
             self._pending.update(uid, pod)
         cache.subscribe(PendingPodChanged, lambda event: self._pending.update(event.uid, event.new))
-        cache.subscribe(PodBound, self._on_pod_bound)
+        cache.subscribe(PodBound, lambda event: self._record_use(cache.pods[event.uid]))
+        cache.subscribe(PodDeleted, lambda event: self._record_use(event.pod))
         cache.subscribe(NodeClaimDeleted, self._on_nodeclaim_deleted)
 
-    def _on_pod_bound(self, event: PodBound) -> None:
-        pod = self._cache.pods[event.uid]
+    def _record_use(self, pod: PodFact) -> None:
+        """Of a bound or deleted pod. A pod may be bound before this process lists it, or before its Node is known."""
         claim = self._cache.nodeclaims.get(self._cache.nodeclaim_name_of(pod.node_name))
         if claim is None or not (groups := launched_for(claim)):
             return
@@ -137,6 +138,8 @@ class BackoffTracker:
         claim = event.claim
         used, groups = self._used.pop(claim.name, set()), launched_for(claim)
         if claim.initialized_at is None or claim.initialized_at < self._began or not groups:
+            return
+        if claim.created < self._began and claim.last_pod_event is not None:
             return
         if not used:
             self._unused_nodes.record(1, nodepool=claim.pool)

@@ -101,8 +101,39 @@ async def test_node_counts_as_unused_without_any_pod_that_a_node_was_launched_fo
             launches.harness.apply_objects("pods", web(bound, on=f"node-{claim}", metadata=metadata))
     for claim in claims:
         launches.harness.delete_objects("nodeclaims", launches.harness.claims.found[claim])
-    counted = [one for one in launches.harness.meter.drain_records() if one[0] == "tenure_nodes_unused_total"]
-    assert sum(value for _, _, value in counted) == unused
+    assert _count_unused_nodes(launches) == unused
+
+
+async def test_node_is_used_by_a_pod_that_was_bound_before_its_node_was_known(launches: Launches) -> None:
+    (name,) = await launches.plan()
+    launches.advance(UNTIL_READY)
+    launches.harness.apply_objects("pods", web("p0", on=f"node-{name}"))
+    launches.initialize([name])
+    launches.harness.delete_objects("pods", web("p0", on=f"node-{name}"))
+    launches.harness.delete_objects("nodeclaims", launches.harness.claims.found[name])
+    assert _count_unused_nodes(launches) == 0
+
+
+@pytest.mark.parametrize("used", [True, False])
+async def test_new_process_counts_a_deleted_node_unless_it_had_pods(launches: Launches, used: bool) -> None:
+    """The node became ready after the process began, and the pod was bound before the process listed pods."""
+    (name,) = await launches.plan()
+    launches.advance(1)
+    async with restarted(launches):
+        launches.advance(UNTIL_READY)
+        launches.initialize([name])
+        raw = launches.harness.claims.found[name]
+        status = initialized_status(name, launches.harness.now)
+        if used:
+            status["lastPodEventTime"] = f"{launches.harness.now:%Y-%m-%dT%H:%M:%SZ}"
+        launches.harness.apply_objects("nodeclaims", {**raw, "status": status})
+        launches.harness.delete_objects("nodeclaims", {**raw, "status": status})
+        assert _count_unused_nodes(launches) == (0 if used else 1)
+
+
+def _count_unused_nodes(launches: Launches) -> float:
+    records = launches.harness.meter.drain_records()
+    return sum(value for name, _, value in records if name == "tenure_nodes_unused_total")
 
 
 async def test_node_that_expects_another_pod_of_the_group_is_not_unused(launches: Launches) -> None:
