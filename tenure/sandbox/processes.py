@@ -39,8 +39,12 @@ class PartFailed(SandboxError):
     """A part did not start, or exited. The message has its name, the cause and the end of its log."""
 
     def __init__(self, part: str, why: str, log: Path) -> None:
+        super().__init__(part, why, log)  # pickle calls the class with these arguments
         self.part, self.why, self.log = part, why, log
-        super().__init__(f"{part}: {why}\nlog: {log}\n{_log_tail(log)}")
+        self._log_tail = _log_tail(log)
+
+    def __str__(self) -> str:
+        return f"{self.part}: {self.why}\nlog: {self.log}\n{self._log_tail}"
 
 
 class Process:
