@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from tenure.apis.labels import PAUSE
+from tenure.controller.cache.changes import CacheChanged, ChangeSet
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.dirty import CacheChanged, ChangeSet
 from tenure.controller.signals.signaller import Signal, SignalQueue
 from tenure.kube.client.list_watch import Delta
 from tenure.model.operator_requests import ObservedPause

@@ -14,8 +14,9 @@ from activities.ports.core import Events, Instances, publish_event_on
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.clock import wait_until_set
+from tenure.controller.cache.changes import ChangeSet
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.dirty import ChangeSet, set_or_remove
+from tenure.controller.cache.tables import set_or_remove
 from tenure.kube.client.resources import NODE_CLAIMS
 from tenure.model.base import instance_id_of
 from tenure.model.errors import Fault

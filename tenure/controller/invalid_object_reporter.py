@@ -11,8 +11,8 @@ import structlog
 from activities.ports.core import Events
 from tenure import metrics
 from tenure.clock import CLOCK, Clock, wait_until_set
+from tenure.controller.cache.changes import ChangeBatch
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.dirty import ChangeBatch
 from tenure.controller.settings import ControllerSettings
 from tenure.controller.signals.digests import short_hash
 from tenure.controller.signals.signaller import Signal, SignalQueue

@@ -11,8 +11,9 @@ from typing import Final, Protocol
 import structlog
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.controller.cache.changes import CacheChanged, ChangeSet
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.dirty import CacheChanged, ChangeSet, set_or_remove
+from tenure.controller.cache.tables import set_or_remove
 from tenure.kube.client.list_watch import Delta
 from tenure.kube.client.resources import LIFECYCLE_POLICIES
 from tenure.kube.facts.lifecycle_policies import policy_fact

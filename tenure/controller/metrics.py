@@ -12,16 +12,10 @@ from temporalio.common import MetricMeter
 
 from tenure import metrics
 from tenure.apis import labels, resources
+from tenure.controller.cache.changes import ChangeBatch, ChangeSet, PodBound, PodDeleted, PodReady
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.dirty import (
-    ChangeBatch,
-    ChangeSet,
-    PodBound,
-    PodDeleted,
-    PodReady,
-    false_conditions,
-    set_or_remove,
-)
+from tenure.controller.cache.nodepools import list_false_conditions
+from tenure.controller.cache.tables import set_or_remove
 from tenure.controller.cluster_pause import ClusterPause
 from tenure.controller.disruption.controller import DisruptionPass
 from tenure.controller.watched_cluster import WatchedCluster
@@ -248,7 +242,9 @@ class NodePoolMetrics:
             ("NodePool", one) for view in self._cache.nodepools.values() for one in view.not_ready
         )
         for node_class in self._cache.nodeclasses.values():
-            found.update(("EC2NodeClass", one) for one in false_conditions(node_class, labels.NODECLASS_CONDITIONS))
+            found.update(
+                ("EC2NodeClass", one) for one in list_false_conditions(node_class, labels.NODECLASS_CONDITIONS)
+            )
         return found
 
     def _subtract(self, name: str) -> None:

@@ -12,7 +12,7 @@ from temporalio.client import Client
 
 from tenure.apis.feature_gates import FeatureGate
 from tenure.clock import CLOCK
-from tenure.controller.cache.dirty import ChangeSet, SyncedKinds
+from tenure.controller.cache.changes import ChangeSet, SyncedKinds
 from tenure.controller.planning.undersized_nodes import WARM_UP
 from tenure.controller.resync import (
     expected_coordinators,

@@ -14,8 +14,8 @@ from temporalio.client import Client
 
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.controller.cache.changes import SyncedKinds
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.dirty import SyncedKinds
 from tenure.controller.signals.notifier import WorkflowNotifier
 from tenure.controller.signals.signaller import SignalQueue
 from tenure.controller.temporal.client import is_open

@@ -15,7 +15,7 @@ from temporalio.client import Client
 
 from activities.ports.core import Instances, Offerings
 from tenure.clock import wait_until_set
-from tenure.controller.cache.dirty import CacheChanged, ChangeBatch, SingleFlight, SyncedKinds
+from tenure.controller.cache.changes import CacheChanged, ChangeBatch, SyncedKinds
 from tenure.controller.disruption.facade import VoluntaryDisruption
 from tenure.controller.invalid_object_reporter import InvalidObjectReporter
 from tenure.controller.metrics import ControllerMetrics, meter_of
@@ -24,6 +24,7 @@ from tenure.controller.resync import YOUNG
 from tenure.controller.settings import ControllerSettings
 from tenure.controller.signals.controller import SignalController
 from tenure.controller.signals.signaller import SignalQueue
+from tenure.controller.temporal.single_flight import SingleFlight
 from tenure.controller.watched_cluster import WatchedCluster
 from tenure.endpoints import Endpoints
 from tenure.kube.adapters.build import KubeAdapters

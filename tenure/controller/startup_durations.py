@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Final, Literal, get_args
 
 from tenure.apis.labels import INSTANCE_TYPE
+from tenure.controller.cache.changes import ChangeSet
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.dirty import ChangeSet
 from tenure.model.facts import NodeClaimFact
 from tenure.model.nodeclaim.state import Deadlines
 from tenure.model.plan import ExpectedDurations, PhaseDurations

@@ -13,33 +13,33 @@ import structlog
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.labels import NODECLASS_HASH_VERSION, REQUESTED_DRA_DRIVERS
 from tenure.controller.cache import daemon_templates, decoders
-from tenure.controller.cache.daemon_templates import DaemonTemplates
-from tenure.controller.cache.devices import Devices
-from tenure.controller.cache.dirty import (
+from tenure.controller.cache.changes import (
     CacheChanged,
     CacheEvent,
     CapacityLacking,
     ChangeBatch,
     ChangeSet,
     NodeClaimDeleted,
-    NodePoolView,
     PendingPodChanged,
-    PlannerChanges,
     PodBound,
     PodDeleted,
     PodReady,
+)
+from tenure.controller.cache.daemon_templates import DaemonTemplates
+from tenure.controller.cache.devices import Devices
+from tenure.controller.cache.nodepools import NodePoolView, read_nodepool_view
+from tenure.controller.cache.occupancy import Occupancy, concerns_pods
+from tenure.controller.cache.occupancy import with_observed_times as with_times
+from tenure.controller.cache.planner_changes import (
+    PlannerChanges,
     all_changes,
     budget_state,
     changes_disruption,
-    discard_member,
     has_foreign_changes,
     make_change,
-    pool_view,
-    set_or_remove,
     with_last_pod_event,
 )
-from tenure.controller.cache.occupancy import Occupancy, concerns_pods
-from tenure.controller.cache.occupancy import with_observed_times as with_times
+from tenure.controller.cache.tables import discard_member, set_or_remove
 from tenure.controller.settings import DEVICE_KINDS
 from tenure.kube.client.errors import Json
 from tenure.kube.client.list_watch import Delta
@@ -430,7 +430,7 @@ class ClusterCache:
                 self._changes.deleted_nodepools.add(name)
                 self.planner_changes.record("pool", name, None)
             return
-        view = pool_view(delta.object)
+        view = read_nodepool_view(delta.object)
         old = self.nodepools.get(name)
         if view == old:
             return

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from tenure.controller.cache.dirty import set_or_remove
+from tenure.controller.cache.tables import set_or_remove
 from tenure.kube.client import resources
 from tenure.kube.client.errors import Json
 from tenure.kube.client.list_watch import Delta

@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import Any, Final
 
 from tenure.apis.labels import INSTANCE_TYPE
-from tenure.controller.cache.dirty import discard_member, set_or_remove
+from tenure.controller.cache.tables import discard_member, set_or_remove
 from tenure.kube.client import resources
 from tenure.kube.client.list_watch import Delta
 from tenure.kube.facts import resource_claims as claims

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from tenure.controller.cache.changes import PodBound, PodDeleted
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.dirty import PodBound, PodDeleted
 from tenure.model.plan import UnschedulablePod
 
 NOMINATION_TTL: Final = timedelta(seconds=20)

@@ -12,8 +12,8 @@ from activities.ports.core import Instances
 from tenure.apis.feature_gates import FeatureGate
 from tenure.apis.labels import INSTANCE_TYPE
 from tenure.controller.cache.availability import ActivePauses, early_eviction_holds
+from tenure.controller.cache.changes import ChangeBatch
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.dirty import ChangeBatch
 from tenure.controller.cache.pod_verdicts import PodVerdicts
 from tenure.controller.consistency import ConsistencyChecker
 from tenure.controller.disruption.cached_budgets import NodePoolBudgets

@@ -7,8 +7,8 @@ import asyncio
 from typing import Final
 
 from activities.ports.core import Events
+from tenure.controller.cache.changes import CapacityLacking
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.dirty import CapacityLacking
 from tenure.controller.cache.nominations import Nominations
 from tenure.kube.client.resources import PODS
 from tenure.model.invalid_objects import pod_key

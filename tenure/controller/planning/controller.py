@@ -11,7 +11,7 @@ from temporalio.common import MetricMeter
 from activities.ports.core import Offerings
 from activities.ports.interruption import InterruptedNode
 from tenure.clock import CLOCK
-from tenure.controller.cache.dirty import ChangeBatch, ChangeSet
+from tenure.controller.cache.changes import ChangeBatch, ChangeSet
 from tenure.controller.disruption.status import OverlayStatusWriter
 from tenure.controller.interruption.notifier import InterruptedCapacity
 from tenure.controller.planning.capacity_events import CapacityEvents

@@ -16,9 +16,10 @@ import structlog
 
 from tenure import metrics
 from tenure.controller.cache.availability import NotReadyTracker
+from tenure.controller.cache.changes import NodeClaimDeleted, PendingPodChanged, PodBound, PodDeleted
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.dirty import NodeClaimDeleted, PendingPodChanged, PodBound, PodDeleted, set_or_remove
 from tenure.controller.cache.nominations import NOMINATION_TTL, Nominations
+from tenure.controller.cache.tables import set_or_remove
 from tenure.controller.planning.pod_groups import PendingGroups, PodGroups, launched_for, pod_group
 from tenure.controller.planning.relevant_objects import RelevantObjects
 from tenure.controller.signals.pending_pods import classify_pods

@@ -7,7 +7,7 @@ from temporalio.client import Client
 
 from tenure.apis.feature_gates import FeatureGate
 from tenure.clock import CLOCK
-from tenure.controller.cache.dirty import ChangeBatch, SyncedKinds
+from tenure.controller.cache.changes import ChangeBatch, SyncedKinds
 from tenure.controller.resync import (
     YOUNG,
     MissingWorkflowCounter,

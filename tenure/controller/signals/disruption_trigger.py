@@ -13,8 +13,8 @@ from typing import Final, Literal
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.clock import CLOCK, wait_until_set
+from tenure.controller.cache.changes import ChangeSet
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.dirty import ChangeSet
 from tenure.controller.disruption.cached_budgets import is_disrupting
 from tenure.controller.signals.signaller import Signal, SignalQueue
 from tenure.model.disruption.commands import ClusterChanged

@@ -6,8 +6,8 @@ They are updated with every burst of changes, before workflows are signaled, sin
 from collections.abc import Callable
 from typing import Any
 
+from tenure.controller.cache.changes import ChangeSet
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.dirty import ChangeSet
 from tenure.controller.cluster_pause import ClusterPause
 from tenure.controller.lifecycle_policies import LifecyclePolicies
 from tenure.controller.signals.disruption_trigger import BudgetHeadroomNotifier

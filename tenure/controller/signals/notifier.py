@@ -9,11 +9,12 @@ from typing import Final
 from tenure.apis.labels import LAUNCH_GROUP, LAUNCH_REASON, NODECLASS, REPLACES
 from tenure.clock import CLOCK
 from tenure.controller.cache.availability import NotReadyTracker, early_eviction_until
+from tenure.controller.cache.changes import ChangeSet, SyncedKinds
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.dirty import ChangeSet, DelayingQueue, SyncedKinds
 from tenure.controller.cache.expected_pods import ExpectedPods
 from tenure.controller.cache.nominations import Nominations
 from tenure.controller.planning.nodeclaim_factory import launch_hash
+from tenure.controller.signals.delaying_queue import DelayingQueue
 from tenure.controller.signals.digests import (
     Digest,
     NodeClaimView,

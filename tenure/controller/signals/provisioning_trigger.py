@@ -5,8 +5,8 @@ from datetime import datetime
 
 from tenure.clock import CLOCK
 from tenure.controller.cache.availability import NotReadyTracker
+from tenure.controller.cache.changes import ChangeSet
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.dirty import ChangeSet
 from tenure.controller.cache.nominations import Nominations
 from tenure.controller.capacity_buffers import CapacityBuffers
 from tenure.controller.signals.pending_pods import Batcher, classify_pods, waiting_for

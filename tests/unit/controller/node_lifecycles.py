@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any, Final, cast
 
 from tenure.apis.feature_gates import FeatureGate
-from tenure.controller.cache.dirty import ChangeBatch, SyncedKinds
+from tenure.controller.cache.changes import ChangeBatch, SyncedKinds
 from tenure.controller.resync import notify_orphaned_coordinators, repair_nodeclaim_workflows
 from tenure.controller.session import ControllerSession
 from tenure.controller.settings import ControllerSettings

@@ -3,8 +3,8 @@
 from typing import Any
 
 from tenure.apis.labels import PAUSE
+from tenure.controller.cache.changes import ChangeSet
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.dirty import ChangeSet
 from tenure.controller.cluster_pause import ClusterPause
 from tenure.controller.signals.digests import NodeClaimView, nodeclaim_digest, nodepool_digest
 from tenure.kube.client.list_watch import Delta

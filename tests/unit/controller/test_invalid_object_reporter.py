@@ -5,8 +5,8 @@ from typing import Any, cast
 
 from temporalio.common import MetricMeter
 
+from tenure.controller.cache.changes import ChangeBatch
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.dirty import ChangeBatch
 from tenure.controller.invalid_object_reporter import REPEAT_AFTER, InvalidObjectReporter
 from tenure.controller.settings import ControllerSettings
 from tenure.controller.signals.signaller import Signal, SignalQueue

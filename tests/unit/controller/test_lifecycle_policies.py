@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tenure.controller.cache.dirty import CacheChanged, ChangeSet
+from tenure.controller.cache.changes import CacheChanged, ChangeSet
 from tenure.controller.lifecycle_policies import LifecyclePolicies
 from tenure.kube.client.list_watch import Delta
 from tenure.model.errors import TryLater

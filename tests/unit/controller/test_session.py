@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from tenure.apis.feature_gates import FeatureGate
-from tenure.controller.cache.dirty import CacheChanged
+from tenure.controller.cache.changes import CacheChanged
 from tenure.controller.session import GATHER_SECONDS, ControllerSession
 from tenure.controller.settings import ControllerSettings
 from tenure.controller.watched_cluster import WatchedCluster

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 import pytest
 
 from tenure.apis.feature_gates import FeatureGate
-from tenure.controller.cache.dirty import ChangeBatch, SyncedKinds
+from tenure.controller.cache.changes import ChangeBatch, SyncedKinds
 from tenure.controller.settings import ControllerSettings
 from tenure.controller.watched_cluster import WatchedCluster
 from tenure.kube.adapters.build import KubeAdapters

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tenure.apis import labels
-from tenure.controller.cache.dirty import PodBound, PodDeleted
+from tenure.controller.cache.changes import PodBound, PodDeleted
 from tenure.model.facts import NodeClaimFact
 from tenure.model.invalid_objects import ObjectKey
 from tests.support.controller import builders

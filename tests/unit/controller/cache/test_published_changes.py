@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from tenure import metrics
+from tenure.controller.cache.changes import ChangeBatch, ChangeSet, SyncedKinds
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.dirty import ChangeBatch, ChangeSet, SyncedKinds
 from tests.support.controller.meter import RecordingMeter
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from tenure.controller.cache.dirty import SyncedKinds
+from tenure.controller.cache.changes import SyncedKinds
 from tenure.controller.cache.expected_pods import ExpectedPods
 from tenure.controller.cache.nominations import Nominations
 from tenure.controller.cluster_pause import ClusterPause

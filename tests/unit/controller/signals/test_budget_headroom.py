@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tenure.apis.lifecyclepolicy import LifecycleRules
-from tenure.controller.cache.dirty import ChangeSet
+from tenure.controller.cache.changes import ChangeSet
 from tenure.controller.signals.disruption_trigger import BudgetHeadroomNotifier
 from tenure.model.facts import NodeClaimFact
 from tests.support.controller.builders import CacheHarness, claim, node, pod, pool

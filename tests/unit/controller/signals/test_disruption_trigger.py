@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tenure.controller.cache.dirty import TAGS
+from tenure.controller.cache.planner_changes import TAGS
 from tenure.controller.signals import disruption_trigger
 from tenure.controller.signals.disruption_trigger import DisruptionTrigger
 from tenure.model.disruption.commands import ClusterChanged

@@ -1,0 +1,146 @@
+"""Events that the cluster cache publishes, and the changes that one batch of them names."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS, PERSISTENT_VOLUME_CLAIMS, PODS
+from tenure.model.facts import NodeClaimFact, PodFact
+
+
+@dataclass
+class ChangeSet:
+    nodeclaims: set[str] = field(default_factory=set)
+    nodepools: set[str] = field(default_factory=set)
+    nodeclasses: set[str] = field(default_factory=set)
+    pods: bool = False
+    """Whether the pods that need a node, or the time of the next check, may have changed."""
+    volume_claims: set[str] = field(default_factory=set)
+    """PersistentVolumeClaims as `namespace/name`: pods that wait for them may be planned now."""
+    deleted_nodeclaims: dict[str, NodeClaimFact] = field(default_factory=dict)
+    """By UID: NodeClaims that no longer exist in the API server."""
+    deleted_nodepools: set[str] = field(default_factory=set)
+    deleted_nodeclasses: set[str] = field(default_factory=set)
+
+    def split(self) -> Iterator[tuple[str, str, "ChangeSet"]]:
+        """Kind and name of each object, with the changes of this object alone. Changed pods come last, as one."""
+        for uid, claim in self.deleted_nodeclaims.items():
+            yield NODE_CLAIMS.kind, claim.name, ChangeSet(deleted_nodeclaims={uid: claim})
+        for attribute, kind in _KINDS.items():
+            for name in sorted(getattr(self, attribute)):
+                changes = ChangeSet()
+                getattr(changes, attribute).add(name)
+                yield kind, name, changes
+        if self.pods:
+            yield PODS.kind, "", ChangeSet(pods=True)
+
+    def merge(self, other: "ChangeSet") -> None:
+        for attribute in (*_KINDS, "deleted_nodeclaims"):
+            getattr(self, attribute).update(getattr(other, attribute))
+        self.pods |= other.pods
+
+    def has_object(self, kind: str, name: str) -> bool:
+        return any((kind, name) == (one_kind, one_name) for one_kind, one_name, _ in self.split())
+
+
+_KINDS: Final[Mapping[str, str]] = {
+    "nodeclaims": NODE_CLAIMS.kind,
+    "nodepools": NODE_POOLS.kind,
+    "nodeclasses": EC2_NODE_CLASSES.kind,
+    "volume_claims": PERSISTENT_VOLUME_CLAIMS.kind,
+    "deleted_nodepools": NODE_POOLS.kind,
+    "deleted_nodeclasses": EC2_NODE_CLASSES.kind,
+}
+
+
+@dataclass(frozen=True)
+class SyncedKinds:
+    """Which kinds are synced, and for how long pods may still be expected on nodes that look empty."""
+
+    nodeclaims: bool
+    nodes: bool
+    pods: bool
+    nodepools: bool
+    nodeclasses: bool
+    warm_up_until: datetime | None
+    """Set on a new host while pending pods or buffers wait for their first plan, which will nominate nodes to them."""
+    policies: bool = True
+    """LifecyclePolicies, and the NodePools that they select."""
+    drains: bool = True
+    """PodDisruptionBudgets and VolumeAttachments."""
+    pauses: bool = True
+    """Namespaces; an annotation of the worker's namespace pauses the whole cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheChanged:
+    """Published after every change: a `ChangeBatch` is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingPodChanged:
+    """A pod became pending, changed while it was, or is no longer pending."""
+
+    uid: str
+    new: PodFact | None
+    """None: it is no longer pending."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodBound:
+    """A pending pod was bound to a node."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodReady:
+    """A pod became Ready."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodDeleted:
+    """A pod was deleted, or is no longer alive (`PodFact.is_alive`)."""
+
+    pod: PodFact
+
+
+@dataclass(frozen=True, slots=True)
+class NodeClaimDeleted:
+    """A NodeClaim no longer exists."""
+
+    claim: NodeClaimFact
+    was_interrupted: bool
+    """AWS had announced the end of its instance."""
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityLacking:
+    """EC2 has no capacity for a NodeClaim; `capacity_error` has its message."""
+
+    claim: NodeClaimFact
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeBatch:
+    """A burst of changes. Subscribers receive it in the order of subscription; later ones see additions that earlier
+    ones made to `changes`."""
+
+    changes: ChangeSet
+    known: SyncedKinds
+    now: datetime
+
+
+CacheEvent = (
+    CacheChanged
+    | PendingPodChanged
+    | PodBound
+    | PodReady
+    | PodDeleted
+    | NodeClaimDeleted
+    | CapacityLacking
+    | ChangeBatch
+)
