@@ -35,6 +35,7 @@ from tenure.kube.client.resources import (
     NODE_CLAIMS,
     NODE_POOLS,
     NODES,
+    PERSISTENT_VOLUMES,
     POD_DISRUPTION_BUDGETS,
     PODS,
     VOLUME_ATTACHMENTS,
@@ -216,7 +217,7 @@ class ControllerSession:
             nodepools=is_synced(NODE_POOLS),
             nodeclasses=is_synced(EC2_NODE_CLASSES),
             policies=is_synced(LIFECYCLE_POLICIES, NODE_POOLS),
-            drains=is_synced(POD_DISRUPTION_BUDGETS, VOLUME_ATTACHMENTS),
+            drains=is_synced(POD_DISRUPTION_BUDGETS, VOLUME_ATTACHMENTS, PERSISTENT_VOLUMES),
             pauses=is_synced(NAMESPACES),
             warm_up_until=self.provisioning.warm_up.ends_at(
                 self._now(), synced=is_synced(NODE_CLAIMS, NODES, PODS, NODE_POOLS)

@@ -410,6 +410,8 @@ class VolumeFact(Value):
     """Required node affinity; None: any node."""
     local: bool = False
     deleting: bool = False
+    released: bool = False
+    """Its PersistentVolumeClaim was deleted, so no pod can use it."""
     unknown_field: str = ""
     """The field that Tenure does not know, with the reason for which it matters."""
 

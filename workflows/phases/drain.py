@@ -2,7 +2,7 @@
 
 Without a termination grace period, a PodDisruptionBudget or a do-not-disrupt pod may block a drain forever. The
 deadline only makes it overdue. A LifecyclePolicy may escalate or cancel it: `tenure/policy/drain/decision.py`. A
-blocked drain waits until the watch signals that its pods or their budgets changed, or for a timer.
+blocked drain waits until the watch signals that its pods, their budgets or its volumes changed, or for a timer.
 """
 
 from collections.abc import Callable

@@ -68,7 +68,7 @@ class SyncedKinds:
     policies: bool = True
     """LifecyclePolicies, and the NodePools that they select."""
     drains: bool = True
-    """PodDisruptionBudgets and VolumeAttachments."""
+    """PodDisruptionBudgets, VolumeAttachments and PersistentVolumes."""
     pauses: bool = True
     """Namespaces; an annotation of the worker's namespace pauses the whole cluster."""
 

@@ -114,8 +114,9 @@ class ClusterCache:
         self.buffers: dict[str, BufferFact] = {}
         self.pod_budgets: dict[str, PodDisruptionBudgetFact] = {}
         """By `namespace/name`."""
-        self._attachments: dict[str, dict[str, tuple[bool, str]]] = {}
-        """By Node: names of VolumeAttachments, whether each is being deleted, and its driver's last error."""
+        self._attachments: dict[str, dict[str, tuple[str, bool, str]]] = {}
+        """By Node: names of VolumeAttachments, the volume of each, whether it is being deleted, and its driver's last
+        error."""
         self._awaiting_devices: set[str] = set()
         """NodeClaims that wait for DRA drivers."""
         self._blocked_drains: set[str] = set()
@@ -462,10 +463,12 @@ class ClusterCache:
             self.planner_changes.record("pod_budget", budget.key, new, affects_disruption=is_for_plans)
 
     def _on_volume_attachment(self, delta: Delta) -> None:
-        metadata, node = delta.object["metadata"], delta.object["spec"].get("nodeName", "")
+        metadata, spec = delta.object["metadata"], delta.object["spec"]
+        node, volume = spec.get("nodeName", ""), (spec.get("source") or {}).get("persistentVolumeName", "")
         error = ((delta.object.get("status") or {}).get("detachError") or {}).get("message", "")
         here = self._attachments.setdefault(node, {})
-        set_or_remove(here, metadata["name"], None if delta.is_deleted else ("deletionTimestamp" in metadata, error))
+        is_deleting = "deletionTimestamp" in metadata
+        set_or_remove(here, metadata["name"], None if delta.is_deleted else (volume, is_deleting, error))
         if not here:
             del self._attachments[node]
         self._changes.nodeclaims |= self._blocked_drains & {self.nodeclaim_name_of(node)}
@@ -490,6 +493,8 @@ class ClusterCache:
             self._changes.pods = True
             if stored == "volume_claim":
                 self._changes.volume_claims.add(key)
+            elif stored == "volume":
+                self._changes.nodeclaims |= self._blocked_drains
             self.planner_changes.record(stored, key, storage_fact)
 
     _handlers: Final[Mapping[str, Callable[["ClusterCache", Delta], None]]] = {
@@ -587,8 +592,14 @@ class ClusterCache:
     def nodeclaims_of_nodepool(self, pool: str) -> tuple[NodeClaimFact, ...]:
         return tuple(self.nodeclaims[name] for name in sorted(self._nodeclaims_by_nodepool.get(pool, ())))
 
-    def attachments_of(self, node: str) -> Sequence[tuple[str, tuple[bool, str]]]:
-        return sorted(self._attachments.get(node, {}).items())
+    def attachments_of(self, node: str) -> Sequence[tuple[str, bool, str, bool]]:
+        """VolumeAttachments: the name, whether it is being deleted, its driver's last error, and whether its volume
+        exists and is not released."""
+        volumes = self.storage.volumes
+        return sorted(
+            (name, is_deleting, error, volume in volumes and not volumes[volume].released)
+            for name, (volume, is_deleting, error) in self._attachments.get(node, {}).items()
+        )
 
     def drain_changes(self) -> ChangeSet:
         changes, self._changes = self._changes, ChangeSet()

@@ -76,6 +76,7 @@ def volume_fact(volume: Json) -> VolumeFact:
             "terms": terms if required or zones else None,
             "local": "local" in spec or "hostPath" in spec,
             "deleting": "deletionTimestamp" in metadata,
+            "released": (volume.get("status") or {}).get("phase") == "Released",
             "unknown_field": find_unknown_field(spec, "PersistentVolumeSpec", "spec."),
         }
     )

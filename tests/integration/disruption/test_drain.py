@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from tenure.apis.labels import DRAIN_IN_PROGRESS, MAINTENANCE_IN_PROGRESS
-from tenure.kube.client.resources import NODE_CLAIMS, NODES, PODS
+from tenure.kube.client.resources import NODE_CLAIMS, NODES, PERSISTENT_VOLUMES, PODS
 from tenure.sandbox.nodes.fault_rules import NotReady
 from tests.support.kube.builders import persistent_volume_json, volume_attachment_json
 from tests.support.product.cluster_scope import ClusterScope, condition_reason, condition_status, object_names
@@ -61,6 +61,30 @@ async def test_drain_names_the_attached_volume_and_escalates(product: InstalledP
         await wait_until(lambda: scope.assert_conditions_mention(name, "escalates at", *words))
         assert missing not in str((await scope.nodeclaims())[0]["status"]["conditions"])
         await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
+
+
+async def test_drain_ends_when_its_volume_is_released(product: InstalledProduct) -> None:
+    async with product.scope("released", after="Never") as scope:
+        (claim,) = await scope.run_pods(1)
+        name, early = claim["metadata"]["name"], f"{scope.name}-early"
+        deleted_claim = {"namespace": "default", "name": scope.name, "uid": "deleted"}
+        for volume, spec in ((scope.name, {}), (early, {"claimRef": deleted_claim})):
+            await scope.apply_manifest(persistent_volume_json(volume, driver=EBS, **spec))
+            await scope.apply_manifest(volume_attachment_json(volume, claim["status"]["nodeName"], driver=EBS))
+        await wait_until(lambda: assert_volume_released(product, early))
+        await product.delete(NODE_CLAIMS.path(name))
+        await wait_until(lambda: scope.assert_blocked_by(name, f"VolumeAttachment {scope.name}:"))
+        assert early not in str((await scope.nodeclaims())[0]["status"]["conditions"])
+        await wait_until(lambda: assert_idle(scope, name))
+        await product.patch(PERSISTENT_VOLUMES.path(scope.name), {"spec": {"claimRef": deleted_claim}})
+        await time_until(
+            lambda: scope.assert_nodeclaims_deleted([name]), "from the release to the termination", within=SECONDS
+        )
+
+
+async def assert_volume_released(product: InstalledProduct, name: str) -> None:
+    found = await product.kube.request("GET", PERSISTENT_VOLUMES.path(name))
+    assert (found.get("status") or {}).get("phase") == "Released", found
 
 
 async def test_drain_with_stopped_kubelet_ends_after_node_not_ready(product: InstalledProduct) -> None:

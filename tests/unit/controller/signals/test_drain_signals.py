@@ -9,11 +9,12 @@ import pytest
 
 from tenure.apis.labels import DO_NOT_DISRUPT, NODECLAIM_TERMINATION_TIMESTAMP
 from tests.support.controller.builders import at, claim, node, pod
-from tests.support.kube.builders import volume_attachment_json
+from tests.support.kube.builders import persistent_volume_json, volume_attachment_json
 from tests.unit.controller.signals.notifier_harness import ALL_SYNCED, CLAIM, NotifierHarness, build_notifier
 
 Json = dict[str, Any]
 DAY = 86_400
+EBS = "ebs.csi.aws.com"
 ACTIONS_PER_SIGNAL = 3
 """The signal, the activity, and the timer of the next pass."""
 
@@ -59,7 +60,7 @@ RELEVANT: dict[str, Callable[[NotifierHarness], None]] = {
     ),
     "deleted pod": lambda harness: harness.delete_objects("pods", pod("web", on="n1")),
     "attached volume": lambda harness: harness.apply_objects(
-        "volumeattachments", volume_attachment_json("data", "n1", driver="ebs.csi.aws.com")
+        "volumeattachments", volume_attachment_json("data", "n1", driver=EBS)
     ),
     "NotReady node": lambda harness: harness.apply_objects("nodes", node("n1", of="c1", ready=False)),
     "earlier deadline": lambda harness: harness.apply_objects(
@@ -78,8 +79,31 @@ def test_change_of_a_blocked_drain_is_signaled(
     assert harness.last_observed().drain not in ("", before.drain)
 
 
+VOLUME = persistent_volume_json("data", driver=EBS)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda harness: harness.apply_objects("persistentvolumes", {**VOLUME, "status": {"phase": "Released"}}),
+        lambda harness: harness.delete_objects("persistentvolumes", VOLUME),
+    ],
+    ids=["released", "deleted"],
+)
+def test_volume_that_is_no_longer_awaited_is_signaled(
+    harness: NotifierHarness, change: Callable[[NotifierHarness], None]
+) -> None:
+    harness.apply_objects("persistentvolumes", {**VOLUME, "status": {"phase": "Bound"}})
+    harness.apply_objects("volumeattachments", volume_attachment_json("data", "n1", driver=EBS))
+    harness.notify(2)
+    before = harness.last_observed()
+    change(harness)
+    harness.notify(10)
+    assert harness.last_observed().drain not in ("", before.drain)
+
+
 def test_detached_volume_is_signaled(harness: NotifierHarness) -> None:
-    volume = volume_attachment_json("data", "n1", driver="ebs.csi.aws.com")
+    volume = volume_attachment_json("data", "n1", driver=EBS)
     without = harness.last_observed().drain
     harness.apply_objects("volumeattachments", volume)
     harness.notify(2)
@@ -92,7 +116,7 @@ def test_other_changes_are_not_signaled(harness: NotifierHarness) -> None:
     before = signal_count(harness)
     harness.apply_objects("poddisruptionbudgets", budget(allowed=1, namespace="other"))
     harness.apply_objects("pods", pod("elsewhere", on="n2"), pod("done", on="n1", phase="Succeeded"))
-    harness.apply_objects("volumeattachments", volume_attachment_json("data", "n2", driver="ebs.csi.aws.com"))
+    harness.apply_objects("volumeattachments", volume_attachment_json("data", "n2", driver=EBS))
     harness.apply_objects("nodeclaims", draining_claim("default/web: another message"))
     harness.notify(2)
     assert signal_count(harness) == before

@@ -51,6 +51,12 @@ def test_volume_terms_come_from_its_node_affinity() -> None:
     assert volume_fact(volume(nfs={})).terms is None
 
 
+def test_volume_without_its_claim_is_released() -> None:
+    phases = ("Available", "Bound", "Released", "Failed")
+    found = [phase for phase in phases if volume_fact({**volume(nfs={}), "status": {"phase": phase}}).released]
+    assert found == ["Released"] and not volume_fact(volume(nfs={})).released
+
+
 def test_zone_labels_of_older_volumes_become_terms() -> None:
     assert volume_fact(volume(labels={ZONE: "a__b", "team": "x"})).terms == ((is_in(ZONE, "a", "b"),),)
     both = volume_fact(volume(term(("disk", "Exists", [])), labels={ZONE: "a"})).terms
