@@ -25,8 +25,9 @@ from workflows.phases.repair import repair_node
 
 RECHECK_DELAY = timedelta(seconds=10)
 MAX_RECHECK_DELAY = timedelta(minutes=5)
-REPORT_DELAY = timedelta(seconds=8)
-"""How long a blocker must last before it is written to the condition Initialized."""
+REPORT_DELAY = timedelta(seconds=6)
+"""How long a Node must be NotReady before this is written to the condition Initialized. The watch host observes the
+blockers of a Ready node after such a delay, so they are written at once."""
 
 
 async def run_initialization(context: NodeClaimContext) -> Phase:
@@ -102,7 +103,7 @@ async def _wait_for_change(context: NodeClaimContext, reported_reason: str, chec
     is_unreported = bool(why) and why != reported_reason
     pending_decisions = _pending_decisions(context)
     wakeup_times = (
-        context.now + REPORT_DELAY if is_unreported else context.next_slow_or_overdue_at(),
+        _report_at(context, why) if is_unreported else context.next_slow_or_overdue_at(),
         pending_decisions[0],
         pending_decisions[1].until,
         pending_decisions[2].until,
@@ -126,6 +127,12 @@ async def _wait_for_change(context: NodeClaimContext, reported_reason: str, chec
         return why if await _report_blocked(context, why) else reported_reason
     context.mark_slow_if_due()
     return reported_reason
+
+
+def _report_at(context: NodeClaimContext, why: str) -> datetime:
+    """When the blocker is written. A write that failed is repeated after the delay."""
+    is_new = context.state.blocked_by != why
+    return context.now if context.state.observed.node_ready and is_new else context.now + REPORT_DELAY
 
 
 async def _initialize_node(context: NodeClaimContext) -> bool:

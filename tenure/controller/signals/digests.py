@@ -26,8 +26,11 @@ from tenure.policy.lifecycle.repair_policies import matching_conditions, repair_
 from tenure.policy.static_capacity import count_nodes
 from tenure.scheduling.not_ready_grace import NotReadyGrace
 
-SETTLE_TIME: Final = timedelta(seconds=10)
+BLOCKED_DELAY: Final = timedelta(seconds=6)
 """A Ready node must be blocked for this long before its blockers are signaled."""
+
+REGISTRATION_DELAY: Final = timedelta(seconds=10)
+"""A registered Node must lack something for this long before it is signaled."""
 
 EXPECTED_PODS_DELAY: Final = timedelta(minutes=1)
 """An initialized node waits this long for its expected pods before they are signaled."""
@@ -117,13 +120,13 @@ def _pause(view: NodeClaimView) -> str:
 
 
 def _starting_digest(view: NodeClaimView, joined: ObservedNodeClaim, node: NodeFact, now: datetime) -> Digest:
-    """NotReady is reported without reasons, a blocked Ready node after SETTLE_TIME, an unblocked Ready node at once."""
+    """NotReady is reported without reasons, a blocked Ready node after BLOCKED_DELAY, an unblocked one at once."""
     waiting = waiting_for(view.claim, node)
     if not waiting:
         return Digest(_ready_observation(view, joined, node))
     if view.claim.rebooting:
         joined = joined.model_copy(update={"boot_id": node.boot_id})
-    settled = (node.ready_changed or now) + SETTLE_TIME
+    settled = (node.ready_changed or now) + BLOCKED_DELAY
     if not node.ready or now >= settled:
         return Digest(
             joined.model_copy(update={"node_ready": node.ready, "waiting_for": _reported_reasons(node, waiting)})
@@ -175,7 +178,7 @@ def _with_registration(digest: Digest, view: NodeClaimView, node: NodeFact, now:
     gaps = tuple(one for one in node.registration_gaps if one != NODEPOOL_GAP or view.claim.pool)
     if not gaps:
         return digest
-    settled = view.claim.registered_at + SETTLE_TIME if view.claim.registered_at else now
+    settled = view.claim.registered_at + REGISTRATION_DELAY if view.claim.registered_at else now
     if now < settled:
         return Digest(digest.observed, recheck_at=min(digest.recheck_at or settled, settled))
     return Digest(digest.observed.model_copy(update={"registration_gaps": gaps}), digest.recheck_at)

@@ -96,13 +96,13 @@ def test_ready_node_has_the_same_digest_before_and_after_initialization() -> Non
         (node_fact(), {"requests": {"nvidia.com/gpu": 1}}, "ResourceNotRegistered"),
     ],
 )
-def test_initialization_blocker_is_reported_after_ten_seconds(
+def test_initialization_blocker_is_reported_after_six_seconds(
     node: NodeFact, claim: dict[str, Any], reason: str
 ) -> None:
     fresh = node.model_copy(update={"ready_changed": at(-2)})
     early = nodeclaim_digest(NodeClaimView(claim=claim_fact(**REGISTERED, **claim), nodes=(fresh,)), NOW)
-    assert early.observed == JOINED and early.recheck_at == at(8)
-    late = nodeclaim_digest(NodeClaimView(claim=claim_fact(**REGISTERED, **claim), nodes=(fresh,)), at(8))
+    assert early.observed == JOINED and early.recheck_at == at(4)
+    late = nodeclaim_digest(NodeClaimView(claim=claim_fact(**REGISTERED, **claim), nodes=(fresh,)), at(4))
     assert late.observed.node_ready and late.recheck_at is None
     assert late.observed.waiting_for[0].startswith(reason)
 

@@ -15,6 +15,7 @@ from tests.support.workflows.eventually import (
     wait_until_skipping_time,
 )
 from tests.support.workflows.nodeclaim_workflows import BUSY, ready_nodeclaim, registered_nodeclaim
+from workflows.phases.initialization import REPORT_DELAY
 
 
 async def test_written_initialization_is_kept_although_node_became_not_ready(fake: WorkerHarness) -> None:
@@ -39,6 +40,28 @@ async def test_rebooted_node_waits_until_ready_although_condition_is_true(fake: 
     await fake.signal_observed(handle, **{**BUSY, "boot_id": "boot-2", "node_ready": False})
     await wait_until_skipping_time(fake, lambda: has_reboot_event(fake), seconds=5)
     assert fake.claims.condition_text("a", "Initialized").startswith("True")
+
+
+async def test_blocker_of_ready_node_is_written_at_once(fake: WorkerHarness) -> None:
+    handle = await registered_nodeclaim(fake)
+    before = await fake.now()
+    await fake.signal_observed(handle, **BUSY, waiting_for=["StartupTaintsExist: example.com/late"])
+    await wait_until(lambda: has_initialized_condition(fake, "Unknown StartupTaintsExist"))
+    assert await fake.now() - before < REPORT_DELAY
+    await fake.signal_observed(handle, **BUSY, waiting_for=["ResourceNotRegistered: nvidia.com/gpu"])
+    await wait_until(lambda: has_initialized_condition(fake, "Unknown ResourceNotRegistered"))
+    assert await fake.now() - before < REPORT_DELAY
+
+
+async def test_notready_node_is_blocked_after_a_delay(fake: WorkerHarness) -> None:
+    handle = await registered_nodeclaim(fake)
+    since = (await query_state(handle)).since
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "NodeNotReady"))
+    assert since and await fake.now() - since >= REPORT_DELAY
+
+
+async def has_initialized_condition(fake: WorkerHarness, text: str) -> bool:
+    return fake.claims.condition_text("a", "Initialized").startswith(text)
 
 
 async def has_reboot_event(fake: WorkerHarness) -> bool:
