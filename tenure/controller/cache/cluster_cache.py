@@ -3,8 +3,7 @@
 The planner process receives the same changes in the same order."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -17,7 +16,6 @@ from tenure.controller.cache.changes import (
     CacheChanged,
     CacheEvent,
     CapacityLacking,
-    ChangeBatch,
     ChangeSet,
     NodeClaimDeleted,
     PendingPodChanged,
@@ -25,19 +23,18 @@ from tenure.controller.cache.changes import (
     PodDeleted,
     PodReady,
 )
+from tenure.controller.cache.cluster_state import ClusterState
 from tenure.controller.cache.daemon_templates import DaemonTemplates
 from tenure.controller.cache.devices import Devices
-from tenure.controller.cache.nodepools import NodePoolView, read_nodepool_view
-from tenure.controller.cache.occupancy import Occupancy, concerns_pods
+from tenure.controller.cache.event_publisher import EventPublisher
+from tenure.controller.cache.nodepools import read_nodepool_view
+from tenure.controller.cache.occupancy import concerns_pods
 from tenure.controller.cache.occupancy import with_observed_times as with_times
 from tenure.controller.cache.planner_changes import (
     PlannerChanges,
-    all_changes,
     budget_state,
     changes_disruption,
     has_foreign_changes,
-    make_change,
-    with_last_pod_event,
 )
 from tenure.controller.cache.tables import discard_member, set_or_remove
 from tenure.controller.settings import DEVICE_KINDS
@@ -53,21 +50,17 @@ from tenure.kube.facts.pod_disruption_budgets import pod_budget_fact
 from tenure.kube.facts.pods import AnnotationError, read_pod
 from tenure.model.base import instance_id_of
 from tenure.model.extra_capacity import BufferFact
-from tenure.model.facts import DaemonSetFact, NamespaceFact, NodeClaimFact, NodeFact, PodDisruptionBudgetFact, PodFact
+from tenure.model.facts import NodeClaimFact, PodFact
 from tenure.model.instance_types import Catalogue, DevicesByNodeClass
-from tenure.model.invalid_objects import InvalidObjects, ObjectKey, object_key, pod_key
+from tenure.model.invalid_objects import ObjectKey, object_key, pod_key
 from tenure.model.nodeclaim.node_identity import (
     DuplicateProviderIdError,
-    NodeIdentity,
     NodeStatus,
     describe_stranger,
-    identify_node,
     is_named,
 )
-from tenure.model.nodeoverlays import OverlayFact
-from tenure.model.plan import MAX_RELEASED_PODS, ReleasedPod
-from tenure.scheduling.pods import StartingPods
-from tenure.scheduling.snapshot import Change, Fact, FactKind, Storage
+from tenure.model.plan import ReleasedPod
+from tenure.scheduling.snapshot import Change, Fact, FactKind
 
 F = TypeVar("F", bound=Fact)
 E = TypeVar("E", bound=CacheEvent)
@@ -80,12 +73,10 @@ _IDENTITY: Final = "identity"
 """The step that assigns Nodes to NodeClaims."""
 _DERIVE: Final = "derive"
 """The step that adds facts of other objects to a pod."""
-_HANDLE: Final = "handle"
-"""The prefix of the steps of subscribers."""
 
 
-class ClusterCache:
-    """Facts by kind. `now` is the wall clock."""
+class ClusterCache(ClusterState):
+    """Applies list-watch deltas and changes of this process, and publishes events. `now` is the wall clock."""
 
     def __init__(
         self,
@@ -94,87 +85,29 @@ class ClusterCache:
         devices: Devices | None = None,
     ) -> None:
         """`devices`: None if pods with ResourceClaims are refused."""
+        super().__init__()
+        self._events = EventPublisher()
+        self.invalid_objects = self._events.invalid_objects
         self._devices = devices or Devices()
         self._now, self.default_spread = now, default_spread or DefaultSpread()
-        self._subscribers: dict[type[Any], list[Callable[[Any], None]]] = {}
-        self.pods: dict[str, PodFact] = {}
-        self.nodes: dict[str, NodeFact] = {}
-        self.nodeclaims: dict[str, NodeClaimFact] = {}
-        self.nodepools: dict[str, NodePoolView] = {}
-        self.nodeclasses: dict[str, EC2NodeClass] = {}
-        self.daemonsets: dict[str, DaemonSetFact] = {}
         self.pod_admission = PodAdmission()
         self._device_classes = DeviceClasses()
-        self._released: dict[str, ReleasedPod] = {}
-        """By UID."""
         self._daemon_templates = DaemonTemplates(self.pod_admission, self._device_classes)
-        self.namespaces: dict[str, NamespaceFact] = {}
-        self.storage = Storage()
-        self.overlays: dict[str, OverlayFact] = {}
-        self.buffers: dict[str, BufferFact] = {}
-        self.pod_budgets: dict[str, PodDisruptionBudgetFact] = {}
-        """By `namespace/name`."""
-        self._attachments: dict[str, dict[str, tuple[str, bool, str]]] = {}
-        """By Node: names of VolumeAttachments, the volume of each, whether it is being deleted, and its driver's last
-        error."""
         self._awaiting_devices: set[str] = set()
         """NodeClaims that wait for DRA drivers."""
         self._blocked_drains: set[str] = set()
         """NodeClaims whose drain has published blockers."""
-        self._plain: Mapping[FactKind, dict[str, Any]] = {
-            "daemonset": self.daemonsets,
-            "namespace": self.namespaces,
-            "overlay": self.overlays,
-            "pod_budget": self.pod_budgets,
-            "buffer": self.buffers,
-            "node": self.nodes,
-        }
-        self.pending: dict[str, PodFact] = {}
-        """Pods that are neither bound nor finished."""
-        self.starting_pods = StartingPods()
-        self.occupancy = Occupancy()
-        self._nodes_by_provider: dict[str, set[str]] = {}
-        self._nodeclaim_by_instance: dict[str, str] = {}
-        self._nodeclaims_by_nodepool: dict[str, set[str]] = {}
-        self._node_missing_since: dict[str, datetime] = {}
-        """By NodeClaim whose registered Node is gone."""
         self._assumed: dict[str, datetime] = {}
         """Times at which `assume_nodeclaim` added NodeClaims that no list or watch has shown yet."""
         self._deleted: deque[str] = deque(maxlen=_RECENT_DELETIONS)
-        self.interrupted: set[str] = set()
-        """NodeClaims whose instance AWS interrupts: plans treat them as deleting."""
-        self.early_evicted: set[str] = set()
-        """NodeClaims whose pods this process evicts for an interruption before their workflows receive it."""
-        self.invalid_objects = InvalidObjects(lambda: self.publish(CacheChanged()))
         self._changes = ChangeSet()
         self.planner_changes = PlannerChanges()
 
     def subscribe(self, event: type[E], handler: Callable[[E], None]) -> None:
-        self._subscribers.setdefault(event, []).append(handler)
+        self._events.subscribe(event, handler)
 
     def publish(self, event: CacheEvent) -> None:
-        for position, handler in enumerate(self._subscribers.get(type(event), ())):
-            if isinstance(event, ChangeBatch):
-                self._publish_batch(handler, event, f"{_HANDLE}/{position}/{handler.__qualname__}")
-            else:
-                handler(event)
-
-    def _publish_batch(self, handler: Callable[[ChangeBatch], None], batch: ChangeBatch, step: str) -> None:
-        """An error of one object affects neither the other objects of the batch nor the other handlers."""
-        invalid_objects = self.invalid_objects
-        try:
-            handler(batch)
-        except Exception as error:
-            log.exception("changes are handled one by one", handler=handler.__qualname__, error=str(error))
-            for kind, name, changes in tuple(batch.changes.split()):
-                with invalid_objects.guard(ObjectKey(kind, name, step=step)):
-                    handler(replace(batch, changes=changes))
-                batch.changes.merge(changes)
-            return
-        for key in [one for one in invalid_objects.items() if one.step == step]:
-            if batch.changes.has_object(key.kind, key.name):
-                with invalid_objects.guard(key):
-                    """The object succeeded with the others."""
+        self._events.publish(event)
 
     # --- list-watch deltas ---
 
@@ -281,14 +214,6 @@ class ClusterCache:
             if pod is not None and pod.scheduler_message == one.scheduler_message:
                 self._released[one.uid] = one
                 self._store_pod(one.uid, pod.model_copy(update={"unplannable": one.why}))
-
-    def find_released(self, uid: str) -> ReleasedPod | None:
-        """None for a pod that plans include."""
-        return self._released.get(uid)
-
-    def list_released(self) -> tuple[ReleasedPod, ...]:
-        """The latest, at most MAX_RELEASED_PODS."""
-        return tuple(sorted(self._released.values(), key=lambda one: (one.since, one.uid))[-MAX_RELEASED_PODS:])
 
     def _on_device_class(self, delta: Delta) -> None:
         self._devices.on_delta(DEVICE_CLASSES.plural, delta)
@@ -552,55 +477,6 @@ class ClusterCache:
         self._changes.pods = True
         self.publish(CacheChanged())
 
-    # --- queries ---
-
-    def identify_node(self, claim: NodeClaimFact) -> NodeIdentity:
-        names = self._nodes_by_provider.get(claim.provider_id, ()) if claim.provider_id else ()
-        return identify_node(claim, [self.nodes[name] for name in names], self.nodes.get(claim.node_name))
-
-    def nodes_of(self, claim: NodeClaimFact) -> tuple[NodeFact, ...]:
-        """Its Node. Before registration, all Nodes with its provider ID, sorted by name."""
-        identity = self.identify_node(claim)
-        own = (identity.node,) if identity.node else ()
-        return own if is_named(claim) else (*own, *identity.strangers)
-
-    def node_missing_since(self, claim: NodeClaimFact) -> datetime | None:
-        """When this process first saw that the registered Node is gone."""
-        return self._node_missing_since.get(claim.name)
-
-    def nodeclaim_name_of(self, node: str) -> str:
-        """The name of the Node's NodeClaim; empty for a Node that belongs to none."""
-        fact = self.nodes.get(node)
-        name = self._nodeclaim_by_instance.get(instance_id_of(fact.provider_id), "") if fact else ""
-        claim = self.nodeclaims.get(name)
-        if claim is None or claim.node_name in ("", node) or fact in self.nodes_of(claim):
-            return name
-        return ""
-
-    def nomination_target(self, target: str) -> str:
-        """The NodeClaim of a Node that a plan names. Nominations use its name, which does not change."""
-        return self.nodeclaim_name_of(target) or target
-
-    def owner_of(self, uid: str) -> str:
-        """The UID of the pod's owner; empty if unknown."""
-        pod = self.pods.get(uid)
-        return pod.owner_uid if pod else ""
-
-    def nodeclaim_of_instance(self, instance_id: str) -> NodeClaimFact | None:
-        return self.nodeclaims.get(self._nodeclaim_by_instance.get(instance_id, ""))
-
-    def nodeclaims_of_nodepool(self, pool: str) -> tuple[NodeClaimFact, ...]:
-        return tuple(self.nodeclaims[name] for name in sorted(self._nodeclaims_by_nodepool.get(pool, ())))
-
-    def attachments_of(self, node: str) -> Sequence[tuple[str, bool, str, bool]]:
-        """VolumeAttachments: the name, whether it is being deleted, its driver's last error, and whether its volume
-        exists and is not released."""
-        volumes = self.storage.volumes
-        return sorted(
-            (name, is_deleting, error, volume in volumes and not volumes[volume].released)
-            for name, (volume, is_deleting, error) in self._attachments.get(node, {}).items()
-        )
-
     def drain_changes(self) -> ChangeSet:
         changes, self._changes = self._changes, ChangeSet()
         return changes
@@ -612,15 +488,7 @@ class ClusterCache:
     def snapshot_changes(self) -> tuple[Change, ...]:
         """All facts, for a planner that starts empty. Clears the pending changes, which they include."""
         self.planner_changes.drain(self.planner_fact)
-        pools = {name: view.fact for name, view in self.nodepools.items()}
-        claims = {name: self.planner_fact(name) for name in self.nodeclaims}
-        tables: Mapping[FactKind, Mapping[str, Fact]] = {
-            **self._plain,
-            "pool": pools,
-            "claim": claims,
-            "pod": self.pods,
-        }
-        return (*(make_change(*one) for one in self.storage.iterate_facts()), *all_changes(tables))
+        return self.list_facts()
 
     def _requeue_node(self, node: str) -> None:
         self._changes.nodeclaims |= {self.nodeclaim_name_of(node)} - {""}
@@ -629,16 +497,6 @@ class ClusterCache:
         for name in {self.nodeclaim_name_of(node)} - {""}:
             self.planner_changes.record_pod_event(self.nodeclaims[name])
             self._changes.nodeclaims |= self._blocked_drains & {name}
-
-    def planner_fact(self, name: str) -> NodeClaimFact:
-        claim = self.nodeclaims[name]
-        found = with_last_pod_event(claim, self.occupancy.last_pod_event(node.name for node in self.nodes_of(claim)))
-        updates: dict[str, object] = {}
-        if name in self.interrupted:
-            updates |= {"deleting": True, "instance_terminating": True}
-        if name in self._node_missing_since:
-            updates["node_missing_since"] = self._node_missing_since[name]
-        return found.model_copy(update=updates) if updates else found
 
     def _replace_fact(self, table: dict[str, F], kind: FactKind, key: str, new: F | None) -> bool:
         """False if the fact is unchanged."""
