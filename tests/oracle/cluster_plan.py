@@ -49,6 +49,8 @@ class ClusterPlan:
     order: BindingOrder
     rejected: frozenset[str]
     """Names of the pods that the plan does not place."""
+    daemon_pods: int = 0
+    """Number of pods of DaemonSets on all nodes, without those that request a device that their node lacks."""
 
     def is_expected(self, pod: Object) -> bool:
         """Whether kube-scheduler must be able to bind this pod: it has a target, or is a DaemonSet's on a new node."""
@@ -110,13 +112,15 @@ def plan_cluster(cluster: RandomCluster, lists: ObjectLists) -> ClusterPlan:
         name = f"c{cluster.seed}-planned-{number}"
         nodes[name] = node_manifest(name, kind, offering, labels, [one.model_dump() for one in claim.taints])
         targets |= dict.fromkeys(claim.pods, name)
-    order = _find_order(cluster, lists, targets, nodes.values())
-    return ClusterPlan(cluster, nodes, targets, order, frozenset(one.name for one in plan.unschedulable))
+    order, daemon_pods = _find_order(cluster, lists, targets, nodes.values())
+    rejected = frozenset(one.name for one in plan.unschedulable)
+    return ClusterPlan(cluster, nodes, targets, order, rejected, daemon_pods)
 
 
 def _find_order(
     cluster: RandomCluster, lists: ObjectLists, targets: Mapping[str, str], planned_nodes: Iterable[Object]
-) -> BindingOrder:
+) -> tuple[BindingOrder, int]:
+    """Also returns the number of pods of DaemonSets on all nodes."""
     facts = [change.fact for change in _changes_of(cluster, lists)]
     nodes = [one for one in facts if isinstance(one, NodeFact)]
     for one in planned_nodes:
@@ -126,11 +130,12 @@ def _find_order(
     namespaces = {one.name: one.labels for one in facts if isinstance(one, NamespaceFact)}
     daemons = [one for one in facts if isinstance(one, DaemonSetFact)]
     pods = [one for one in facts if isinstance(one, PodFact) and not one.daemonset]
+    daemon_pods = list[PodFact]()
     for node in nodes:
         labels = {HOSTNAME: node.name, NODE_NAME_FIELD: node.name, **node.labels}
         awaited = awaited_daemon_pods(daemons, labels, node.taints, frozenset(), node.allocatable)
-        pods += [one.model_copy(update={"node_name": node.name}) for one in awaited]
-    return find_binding_order(targets, pods, nodes, namespaces)
+        daemon_pods += [one.model_copy(update={"node_name": node.name}) for one in awaited]
+    return find_binding_order(targets, [*pods, *daemon_pods], nodes, namespaces), len(daemon_pods)
 
 
 def build_cluster_state(cluster: RandomCluster, lists: ObjectLists) -> ClusterState:

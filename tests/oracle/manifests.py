@@ -37,10 +37,10 @@ def node_manifest(
 
 
 def persistent_volume(name: str, claim: Object, zone: str, cluster: str, *, key: str = labels.ZONE) -> Object:
-    """An EBS volume in a zone that is reserved for a claim."""
+    """An EBS volume in a zone that is reserved for a claim, which is bound at once if it has a UID."""
     found = make_object("v1", "PersistentVolume", name)
     found["metadata"]["labels"] = {CLUSTER: cluster}
-    reference = {"namespace": claim["metadata"]["namespace"], "name": claim["metadata"]["name"]}
+    reference = {key: claim["metadata"][key] for key in ("namespace", "name", "uid") if key in claim["metadata"]}
     found["spec"] = {
         "accessModes": ["ReadWriteOnce"],
         "capacity": {"storage": "1Gi"},

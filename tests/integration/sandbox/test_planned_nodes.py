@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ from tenure.sandbox.kube_client import KubeApi
 from tenure.scheduling.cluster_state import Change, ClusterState
 from tests.integration.sandbox.builders import PODS
 from tests.integration.sandbox.comparison_results import ComparisonResults
-from tests.integration.sandbox.planned_nodes import SCHEDULER, PlannedNodes, gather_limited
+from tests.integration.sandbox.planned_nodes import SCHEDULER, gather_limited, own_control_plane
 from tests.oracle.cluster_plan import NOW
 from tests.oracle.manifests import node_manifest
 from tests.oracle.plan import launch_outcomes
@@ -42,8 +43,8 @@ MAX_UNBOUND_SHARE = 0.02
 """Share of pods not bound in the first round: 0 to 4 of 300 in 19 runs, and 15 without nominations."""
 ROUNDS = 2
 NODES = "/api/v1/nodes"
-BATCH = 50
-"""Random clusters that share the API server at a time."""
+BATCH = 100
+"""Random clusters that share an API server."""
 MIN_BOUND_SHARE = 0.999
 QUIET_SECONDS = 20.0
 """Seconds without a new binding after which kube-scheduler has tried all pods; its backoff ends at ten."""
@@ -90,26 +91,26 @@ async def test_kube_scheduler_binds_planned_pods(cluster: Sandbox, api: KubeApi,
 
 @pytest.mark.timeout(4 * 3600)
 async def test_kube_scheduler_binds_planned_pods_of_random_clusters(
-    cluster: Sandbox, api: KubeApi, pods: KubePods, pytestconfig: pytest.Config
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> None:
     """`--random-clusters` and `--first-seed` select the clusters. Those in the file of `--results` are done."""
     first, count = pytestconfig.getoption("--first-seed"), pytestconfig.getoption("--random-clusters")
     results = ComparisonResults(pytestconfig.getoption("--results"))
     seeds = results.missing(range(first, first + count))
-    planned_nodes = PlannedNodes(cluster, api, pods)
-    await planned_nodes.create_shared_objects()
     for batch in (seeds[start : start + BATCH] for start in range(0, len(seeds), BATCH)):
-        for one in await planned_nodes.compare([generate_cluster(seed, slot) for slot, seed in enumerate(batch)]):
+        async with own_control_plane(tmp_path_factory.mktemp("compare")) as planned_nodes:
+            found = await planned_nodes.compare([generate_cluster(seed, slot) for slot, seed in enumerate(batch)])
+        for one in found:
             results.add(one)
             if one.stuck or one.elsewhere or one.unplanned:
                 print(one.describe())
-        print(results.summary())
+        print(results.summary(), flush=True)
     planned, stuck = results.count("planned"), results.count("stuck")
     assert planned - stuck >= MIN_BOUND_SHARE * planned > 0, results.summary()
 
 
 async def test_kube_scheduler_counts_pods_of_daemonsets_as_planned(
-    cluster: Sandbox, api: KubeApi, pods: KubePods
+    tmp_path: Path,
 ) -> None:
     """No node exists before, and each application has its own cluster."""
     selector = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["agent", "web"]}]}
@@ -120,9 +121,8 @@ async def test_kube_scheduler_counts_pods_of_daemonsets_as_planned(
         {"topologySpreadConstraints": [spread | {"topologyKey": ZONE}]},
         {"affinity": {"podAffinity": {REQUIRED: near_agent}}},
     ]
-    planned_nodes = PlannedNodes(cluster, api, pods)
-    await planned_nodes.create_shared_objects()
-    found = await planned_nodes.compare([cluster_with_daemonset(slot, spec) for slot, spec in enumerate(specs)])
+    async with own_control_plane(tmp_path) as planned_nodes:
+        found = await planned_nodes.compare([cluster_with_daemonset(slot, spec) for slot, spec in enumerate(specs)])
     report = [one.describe() for one in found]
     assert [len(one.plan.nodes) for one in found] == [3, 3, 1], report
     assert [(one.planned, one.stuck) for one in found] == [(3, ())] * 3, report
