@@ -285,7 +285,8 @@ def _has_volume(claim: Object) -> bool:
 
 
 def _is_pending(volume: Object) -> bool:
-    return volume.get("status", {}).get("phase", "Pending") == "Pending"
+    phase: str = volume.get("status", {}).get("phase", "Pending")
+    return phase == "Pending"
 
 
 def _selected_node(claim: Object) -> str:
