@@ -1,7 +1,7 @@
 # Every target installs its requirements; a second call starts at once. ARGS is passed to the command of the target.
 .DEFAULT_GOAL := help
 .PHONY: help setup controlplane tools docs pictures demo unit test test-kubernetes test-integration test-killed test-replay test-nightly \
-    test-chaos test-all check audit sbom release image bench scenarios chaos compare postgres clean
+    test-chaos test-all check audit sbom release image bench scale-5000 scenarios chaos compare postgres clean
 BIN := .venv/bin
 ARGS ?=
 IMAGE ?= REGISTRY/tenure
@@ -13,7 +13,7 @@ export TENURE_PYTHON
 unexport PYTHONDONTWRITEBYTECODE
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
 
 setup:
 	@.ci/bootstrap
@@ -108,6 +108,10 @@ bench: controlplane ## Measure plans and whole runs: seconds, nodes, AWS calls, 
 	@$(BIN)/python -m benchmarks.consolidation
 	@$(if $(filter-out 0,$(NODES)),$(BIN)/python -m benchmarks.large_cluster --nodes $(NODES) --pods $(NODES)0)
 	@$(BIN)/python -m benchmarks.scale $(ARGS)
+	@$(if $(filter-out 0,$(NODES)),$(BIN)/python -m benchmarks.existing_nodes --nodes $(NODES))
+
+scale-5000: controlplane ## Measure 5,000 existing nodes with 50,000 pods: idle cost, decisions, failover, restart (NODES=200: fewer)
+	@$(BIN)/python -m benchmarks.existing_nodes --nodes $(NODES) $(ARGS)
 
 scenarios: controlplane ## Run the rows of the promises: kept, broken or without a test (ROW=001-b TIMES=20 repeats one)
 	@$(BIN)/python -m tests.scenarios.table $(if $(ROW),--row $(ROW)) $(if $(TIMES),--times $(TIMES)) $(ARGS)

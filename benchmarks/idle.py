@@ -86,6 +86,13 @@ def idle(
     """Create nodes, leave them idle, and print their cost. Exit code 1 if a history has new events."""
     found = in_sandbox(sandbox_plan(), partial(_run, nodes, pods, minutes, calm, untagged))
     print(f"Measured on {describe_machine()}")
+    print_idle(found)
+    if file:
+        file.write_text(json.dumps({"machine": describe_machine(), "idle": asdict(found)}, indent=2) + "\n")
+    return int(bool(found.events))
+
+
+def print_idle(found: Idle) -> None:
     print(
         f"{found.nodes} idle nodes with {found.pods} pods for {found.seconds / 60:.1f} min, "
         f"Leases of {found.beating} renewed: {found.events} events in the histories of NodeClaims"
@@ -97,23 +104,20 @@ def idle(
     for kind, counts in sorted(found.actions.items()):
         print(f"  {kind}: {', '.join(f'{count} {name}' for name, count in sorted(counts.items()))}")
     print(f"  {found.heartbeats} heartbeats; {found.actions_a_day:.0f} Temporal actions a day")
-    if file:
-        file.write_text(json.dumps({"machine": describe_machine(), "idle": asdict(found)}, indent=2) + "\n")
-    return int(bool(found.events))
 
 
 async def _run(nodes: int, pods: int, minutes: float, calm: float, untagged: bool, sandbox: Sandbox) -> Idle:
     async with SandboxSession(sandbox, deployment=DEPLOYMENT) as session:
         if untagged:
             await pause_tagging(session)
-        await _create_nodes(session, nodes, pods)
+        await create_idle_nodes(session, nodes, pods)
         print(f"calm for {calm:.0f} s ...", file=sys.stderr, flush=True)
         await asyncio.sleep(calm)
-        return await _watch(session, nodes * pods, minutes * 60)
+        return await watch_idle(session, nodes * pods, minutes * 60)
 
 
-async def _create_nodes(session: SandboxSession, nodes: int, pods: int) -> None:
-    """Raises `CommandFailed`."""
+async def create_idle_nodes(session: SandboxSession, nodes: int, pods: int, cpu: int = CPU) -> None:
+    """`cpu`: millicores, shared by the pods of a node. Raises `CommandFailed`."""
     pool = node_pool()
     one_type = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": [TYPE]}
     pool["spec"]["template"]["spec"]["requirements"].append(one_type)
@@ -123,7 +127,7 @@ async def _create_nodes(session: SandboxSession, nodes: int, pods: int) -> None:
         await session.wait_until_resolved(
             partial(session.why_not_ready, kind.path(NAME)), what=f"{kind.kind} Ready", seconds=60
         )
-    containers = [{"name": "pause", "resources": {"requests": {"cpu": f"{CPU // pods}m", "memory": "64Mi"}}}]
+    containers = [{"name": "pause", "resources": {"requests": {"cpu": f"{cpu // pods}m", "memory": "64Mi"}}}]
     body = {"spec": {"template": {"spec": {"containers": containers}}}}
     path = f"/apis/apps/v1/namespaces/default/deployments/{DEPLOYMENT}"
     await session.kube.request("PATCH", path, body, "application/strategic-merge-patch+json")
@@ -142,7 +146,7 @@ async def _why_not_ready(session: SandboxSession) -> str:
     return f"{len(others)} nodes are not Ready, such as {others[0].name} in {others[0].phase}" if others else ""
 
 
-async def _watch(session: SandboxSession, pods: int, seconds: float) -> Idle:
+async def watch_idle(session: SandboxSession, pods: int, seconds: float) -> Idle:
     cluster = session.sandbox.plan.cluster_name
     lengths, leases, calls = (
         await _history_lengths(session),

@@ -133,10 +133,15 @@ async def _count_events(session: SandboxSession, nodeclaims: list[NodeClaimSumma
     return sum(await asyncio.gather(*map(count_one, nodeclaims)))
 
 
-async def _why_claims_missing(session: SandboxSession, count: int) -> str:
-    """Empty if there are `count` NodeClaims. Lists one; the API server counts the others."""
+async def count_claims(session: SandboxSession) -> int:
+    """Number of NodeClaims. Lists one; the API server counts the others."""
     response = await session.kube.request("GET", NODE_CLAIMS.path() + "?limit=1")
-    found = len(response.get("items") or ()) + int(response["metadata"].get("remainingItemCount") or 0)
+    return len(response.get("items") or ()) + int(response["metadata"].get("remainingItemCount") or 0)
+
+
+async def _why_claims_missing(session: SandboxSession, count: int) -> str:
+    """Empty if there are `count` NodeClaims."""
+    found = await count_claims(session)
     return "" if found >= count else f"{found} NodeClaims"
 
 

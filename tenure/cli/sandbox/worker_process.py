@@ -26,7 +26,8 @@ GRACE = 60.0
 class WorkerProcess(Process):
     """Healthy when it polls task queues and its caches are synced."""
 
-    READY_WITHIN = 60.0
+    READY_WITHIN = 300.0
+    """Seconds. Thousands of nodes take minutes on a busy machine; a worker that exits is noticed at once."""
 
     def __init__(self, log: Path, *, environment: Mapping[str, str], health_port: int, metrics_port: int) -> None:
         ports = {"HEALTH_PROBE_PORT": str(health_port), "METRICS_PORT": str(metrics_port)}
