@@ -1,29 +1,23 @@
-"""Devices of Dynamic Resource Allocation as amounts, so that plans treat them as other resources.
+"""Devices of Dynamic Resource Allocation in facts: those that Nodes publish, as amounts that plans treat as resources.
 
-A *demand* is a device class with selectors, and each of its devices satisfies it. Demands that share devices form a
-group. Every set of demands of a group is one amount. A node has as many of it as free devices that satisfy one of them.
-A pod requests as many as it needs for them together. By Hall's theorem, the pods of a node get their devices if and
-only if none of these amounts is exceeded.
+`device_demands` has the rule for amounts.
 """
 
-import hashlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import combinations
-from typing import Any, Final
+from typing import Any
 
 from tenure.apis.labels import INSTANCE_TYPE
+from tenure.controller.cache.device_demands import Demand, DemandGroups, Templates, build_groups, match_templates
 from tenure.controller.cache.tables import discard_member, set_or_remove
 from tenure.kube.client import resources
 from tenure.kube.client.list_watch import Delta
 from tenure.kube.facts import resource_claims as claims
-from tenure.kube.facts.device_selectors import SelectorError
 from tenure.kube.facts.resource_claims import PREFIX, Claim, ClaimError, ClaimReference, ClaimSpec, DeviceClass
 from tenure.kube.facts.resource_slices import (
     Device,
     DeviceKey,
-    Expressions,
     PoolKey,
     Slice,
     build_variables,
@@ -37,26 +31,6 @@ from tenure.model.nodeclaim.names import parse_dra_drivers
 
 Json = Mapping[str, Any]
 Amounts = tuple[tuple[str, int], ...]
-_Templates = tuple[tuple[Device, int], ...]
-"""Devices of an instance type: one of each kind, and the number of equal ones."""
-
-MAX_GROUP: Final = 4
-"""Demands that share devices; each further one doubles the amounts."""
-_DIGEST_LENGTH: Final = 6
-
-
-@dataclass(frozen=True)
-class Demand:
-    device_class: str
-    selectors: Expressions
-    """Of the request."""
-    expressions: Expressions
-    """Those of the class first."""
-
-    @property
-    def name(self) -> str:
-        digest = hashlib.sha256("\0".join(self.expressions).encode()).hexdigest()[:_DIGEST_LENGTH]
-        return f"devices of {self.device_class}" + (f"#{digest}" if self.selectors else "")
 
 
 @dataclass(frozen=True)
@@ -76,14 +50,6 @@ class _ClaimingPod:
     node: str
     references: tuple[ClaimReference, ...]
     problem: str = ""
-
-
-@dataclass
-class _Groups:
-    """The amounts by demand. `problems`: why a demand cannot be planned."""
-
-    amounts: dict[Demand, tuple[str, ...]] = field(default_factory=dict)
-    problems: dict[Demand, str] = field(default_factory=dict)
 
 
 class Devices:
@@ -156,11 +122,11 @@ class DeviceIndex(Devices):
         self._devices: dict[str, list[Device]] = {}
         """Usable devices by Node."""
         self._allocated: Counter[DeviceKey] = Counter()
-        self._groups = _Groups()
+        self._groups = DemandGroups()
         self._demands: Counter[Demand] = Counter()
         """The number of pods with each demand."""
         self._grouped: frozenset[Demand] = frozenset()
-        self._types: dict[str, dict[str, _Templates]] = {}
+        self._types: dict[str, dict[str, Templates]] = {}
         """By EC2NodeClass and instance type."""
         self._template_devices: dict[tuple[str, str], Device] = {}
         """By driver and pool, so that results of selectors are kept."""
@@ -210,7 +176,7 @@ class DeviceIndex(Devices):
         self._types = templates
         return is_changed
 
-    def _read_templates(self, templates: Iterable[DeviceTemplate]) -> _Templates:
+    def _read_templates(self, templates: Iterable[DeviceTemplate]) -> Templates:
         return tuple((self._template_device(one), one.count) for one in templates)
 
     def _template_device(self, template: DeviceTemplate) -> Device:
@@ -301,7 +267,7 @@ class DeviceIndex(Devices):
         if self._stale_groups or self._demands.keys() != self._grouped:
             self._grouped, self._stale_groups = frozenset(self._demands), False
             types = {one for types in self._types.values() for one in types.values()}
-            self._groups = _build_groups(self._grouped, self._devices.values(), types)
+            self._groups = build_groups(self._grouped, self._devices.values(), types)
             self._update_types(types)
             self._changed_pods |= self._pods.keys()
             self._changed_nodes |= self._devices.keys()
@@ -309,7 +275,7 @@ class DeviceIndex(Devices):
         self._changed_pods, self._changed_nodes = set(), set()
         return found
 
-    def _update_types(self, types: Iterable[_Templates]) -> None:
+    def _update_types(self, types: Iterable[Templates]) -> None:
         found = {one: self._devices_of_type(one) for one in types}
         by_class = {
             node_class: {name: found[one] for name, one in types.items() if found[one].amounts}
@@ -317,9 +283,9 @@ class DeviceIndex(Devices):
         }
         self.devices_of_types = {name: one for name, one in by_class.items() if one}
 
-    def _devices_of_type(self, templates: _Templates) -> TypeDevices:
+    def _devices_of_type(self, templates: Templates) -> TypeDevices:
         amounts, drivers = Counter[str](), dict[str, set[str]]()
-        satisfied, _ = _match_templates(templates, self._groups.amounts)
+        satisfied, _ = match_templates(templates, self._groups.amounts)
         for demands, (device, count) in zip(satisfied, templates, strict=True):
             for name in {name for one in demands for name in self._groups.amounts[one]}:
                 amounts[name] += count
@@ -437,70 +403,6 @@ class DeviceIndex(Devices):
         if known.problem:
             raise ClaimError(f"DeviceClass {request.device_class}: {known.problem}")
         return Demand(request.device_class, request.selectors, (*known.selectors, *request.selectors))
-
-
-def _build_groups(
-    demands: Iterable[Demand], devices: Iterable[Sequence[Device]], types: Iterable[_Templates] = ()
-) -> _Groups:
-    groups, matched = _Groups(), set[frozenset[Demand]]()
-    usable = set(demands)
-    for device in (one for many in devices for one in many):
-        satisfied = set[Demand]()
-        for demand in tuple(usable):
-            try:
-                satisfied |= {demand} if device.matches(demand.expressions) else set()
-            except SelectorError as error:
-                groups.problems[demand] = f"{PREFIX}: {error}"
-                usable.discard(demand)
-        matched.add(frozenset(satisfied))
-    failed: dict[Demand, str] = {}
-    for templates in types:
-        found, errors = _match_templates(templates, usable)
-        matched.update(map(frozenset, found))
-        failed |= {one: min(error, failed.get(one, error)) for one, error in errors.items()}
-    for demand in failed.keys() - set().union(*matched):
-        groups.problems[demand] = f"{PREFIX}: {failed[demand]}"
-        usable.discard(demand)
-    for group in _join_overlapping(usable, matched):
-        if len(group) > MAX_GROUP:
-            problem = f"{PREFIX}: more than {MAX_GROUP} different requests of all pods select the same devices"
-            groups.problems |= dict.fromkeys(group, problem)
-            continue
-        members = sorted(group, key=lambda one: one.name)
-        names: dict[Demand, list[str]] = {one: [] for one in members}
-        for size in range(1, len(members) + 1):
-            for subset in combinations(members, size):
-                for one in subset:
-                    names[one].append(" or ".join(member.name for member in subset))
-        groups.amounts |= {one: tuple(found) for one, found in names.items()}
-    return groups
-
-
-def _match_templates(templates: _Templates, demands: Iterable[Demand]) -> tuple[list[set[Demand]], dict[Demand, str]]:
-    """The demands that each device of an instance type satisfies, and the errors of selectors.
-
-    A type satisfies no demand whose selector fails for one of its devices, since kube-scheduler stops there.
-    """
-    satisfied, errors = [set[Demand]() for _ in templates], dict[Demand, str]()
-    for demand in demands:
-        try:
-            matches = [device.matches(demand.expressions) for device, _ in templates]
-        except SelectorError as error:
-            errors[demand] = str(error)
-            continue
-        for found, is_match in zip(satisfied, matches, strict=True):
-            found |= {demand} if is_match else set()
-    return satisfied, errors
-
-
-def _join_overlapping(demands: Iterable[Demand], matched: Iterable[frozenset[Demand]]) -> list[set[Demand]]:
-    """The demands in groups that share no device."""
-    groups = [{one} for one in demands]
-    for overlapping in matched:
-        touched = [one for one in groups if one & overlapping]
-        if len(touched) > 1:
-            groups = [one for one in groups if one not in touched] + [set().union(*touched)]
-    return groups
 
 
 def _read_claiming_pod(pod: Json) -> _ClaimingPod:
