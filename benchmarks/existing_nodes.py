@@ -94,10 +94,9 @@ def existing_nodes(
     file: Annotated[Path | None, typer.Option("--json", help="Also write the results to this file.")] = None,
 ) -> None:
     """Write the nodes, and measure."""
+    print(f"Measured on {describe_machine()}", flush=True)
     plan = replace(sandbox_plan(), lease_seconds=LEASE_SECONDS)
     idle, durations = in_sandbox(plan, partial(_run, nodes, pods, minutes * 60, calm))
-    print(f"Measured on {describe_machine()}")
-    print_idle(idle)
     for name, seconds in asdict(durations).items():
         print(f"  {name:<10} {seconds}")
     if file:
@@ -115,6 +114,7 @@ async def _run(nodes: int, pods: int, seconds: float, calm: float, sandbox: Sand
         recovered = await _measure("workflows Ready", _wait_until_ready(session, nodes))
         await asyncio.sleep(calm)
         idle = await watch_idle(session, nodes * pods, seconds)
+        print_idle(idle)
         memory = [sum(idle.megabytes[name] for name in ("worker", "planner"))]
         verdicts = [await _measure("verdict", _wait_for_verdict(session)) for _ in range(REPETITIONS)]
         decisions = [await _measure("NodeClaim", _wait_for_decision(session)) for _ in range(REPETITIONS)]
