@@ -1,12 +1,13 @@
 """The state of the planner process: facts in, plans out. It reads no clock and performs no I/O."""
 
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from tenure.apis.labels import NODEPOOL
-from tenure.apis.resources import NODES, add
+from tenure.apis.resources import NODES
 from tenure.model.blockers import NODEPOOL_NOT_READY, POD_UNPLANNABLE
 from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.disruption.decision import Decision, DisruptionRequest
@@ -14,7 +15,7 @@ from tenure.model.facts import NodeClaimFact, NodeFact, PodFact
 from tenure.model.instance_types import Catalogue, DevicesByNodeClass, ReservationHeadroom, UnavailableOffering
 from tenure.model.plan import Plan, PlannedNodeClaim, UnschedulablePod
 from tenure.scheduling.disruption.decision import DisruptionContext, decide_disruption
-from tenure.scheduling.existing_nodes import ExistingNodes, build_existing_nodes
+from tenure.scheduling.existing_nodes import ExistingNodes, NodeCache, build_existing_nodes
 from tenure.scheduling.nodeoverlays import OverlayValidation
 from tenure.scheduling.nodepool_template import (
     NodePoolTemplate,
@@ -79,6 +80,7 @@ class ClusterState:
         self.guard = PlannerGuard(self._pod_shapes)
         self._offerings = Offerings(self.guard.of)
         self._committed_nodeclaims = CommittedNodeClaims()
+        self._node_cache = NodeCache()
 
     def apply(self, changes: Iterable[Change]) -> None:
         """Apply changes in the order in which they happened. Raises TypeError for a fact of the wrong kind."""
@@ -216,6 +218,7 @@ class ClusterState:
             not_ready_grace=default_grace,
             pool_graces=by_pool,
             guard=self.guard.of,
+            cache=self._node_cache,
         )
         used = self._used_by_pool(nodeclaims, templates)
         offers: list[Offer] = []
@@ -249,19 +252,19 @@ class ClusterState:
 
     def _used_by_pool(
         self, nodeclaims: Iterable[NodeClaimFact], templates: Mapping[str, NodePoolTemplate | RejectionReason]
-    ) -> dict[str, dict[str, int]]:
+    ) -> Mapping[str, Mapping[str, int]]:
         """Capacity of each pool's nodes. Terminating nodes do not count (reference 2.16)."""
-        used: dict[str, dict[str, int]] = {}
+        used: dict[str, Counter[str]] = defaultdict(Counter)
         for nodeclaim in nodeclaims:
             template = templates.get(nodeclaim.pool)
             if not nodeclaim.deleting and isinstance(template, NodePoolTemplate):
                 capacity: Mapping[str, int] = {}
                 with self.guard.of(nodeclaim, "usage"):
                     capacity = self._estimate_capacity(nodeclaim, template)
-                used[nodeclaim.pool] = add(used.get(nodeclaim.pool, {}), capacity, {NODES: 1})
+                used[nodeclaim.pool].update(capacity, **{NODES: 1})
         for node in self._nodes_without_nodeclaim():
             pool = node.labels[NODEPOOL]
-            used[pool] = add(used.get(pool, {}), node.capacity or node.allocatable, {NODES: 1})
+            used[pool].update(node.capacity or node.allocatable, **{NODES: 1})
         return used
 
     def _nodes_without_nodeclaim(self) -> Iterator[NodeFact]:

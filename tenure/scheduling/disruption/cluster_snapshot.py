@@ -62,7 +62,7 @@ class ClusterSnapshot:
         known = {key for offer in inputs.offers for key in offer.table.resources} | set(self.existing_nodes.resources)
         known |= self.facts.device_names
         self.resources = sorted(known | {key for pod in self.facts.pods.values() for key in pod.requests})
-        self.free: Amounts = free_amounts(self.existing_nodes, self.resources)
+        self.free: Amounts = free_amounts(self.existing_nodes, self.resources).copy()
         self.removed: Mask = np.zeros(len(self.existing_nodes.nodes), dtype=bool)
         self.closed_nodepools: dict[str, str] = {}
         """NodePools excluded from replacements, with the reason."""

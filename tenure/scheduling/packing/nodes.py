@@ -345,7 +345,16 @@ class NodeArrays:
 
 
 def free_amounts(existing_nodes: ExistingNodes, resources: Sequence[str]) -> Amounts:
-    """The free amounts of each existing node, in the order of these columns."""
+    """The free amounts of each existing node, in the order of these columns. Read-only, since attempts share them."""
+    key = tuple(resources)
+    known = existing_nodes.free_amounts.get(key)
+    if known is None:
+        known = existing_nodes.free_amounts[key] = _compute_free_amounts(existing_nodes, resources)
+        known.setflags(write=False)
+    return known
+
+
+def _compute_free_amounts(existing_nodes: ExistingNodes, resources: Sequence[str]) -> Amounts:
     rows = [[max(0, node.headroom.get(key, 0)) for key in resources] for node in existing_nodes.nodes]
     amounts = np.array(rows, dtype=np.int64).reshape(len(rows), len(resources))
     if EBS_ATTACHMENTS in resources:

@@ -223,7 +223,8 @@ def _count_running_pods(
     for node_index, node in enumerate(packing.node_arrays.existing_nodes.nodes):
         packing.node_arrays.reserve_ports(node_index, node.pending_ports)
         for pod in facts.bound_to(node.name):
-            packing.node_arrays.reserve_ports(node_index, pod.host_ports)
+            if pod.host_ports:
+                packing.node_arrays.reserve_ports(node_index, pod.host_ports)
             if counting and not pod.deleting and pod.uid not in moving_uids:
                 packing.count_running(topology_groups.groups_of(pod).counting, node_index)
 

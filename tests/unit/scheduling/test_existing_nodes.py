@@ -7,6 +7,7 @@ import pytest
 from tenure.apis.labels import INSTANCE_TYPE, NODEPOOL, ZONE
 from tenure.model.facts import NodeFact
 from tenure.scheduling.cluster_state import Change
+from tenure.scheduling.snapshot import Fact
 from tests.unit.scheduling.builders import (
     COMMON,
     GIB,
@@ -52,6 +53,24 @@ def test_deleted_pod_releases_its_capacity() -> None:
     cluster = Cluster(pool(), node("n", cpu=4), pod("busy", cpu=3, node="n"), pod("p", cpu=2))
     cluster.state.apply([Change(kind="pod", key="busy", fact=None)])
     assert cluster.plan().nominations == {"p": "n"}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pod("busy", cpu=3, node="n"),
+        node("n", cpu=1),
+        node("n", cpu=4, taints=(taint("new"),)),
+        daemonset("agent", pod("template", cpu=3, daemonset=True)),
+    ],
+    ids=["pod", "capacity", "taint", "daemonset"],
+)
+def test_change_after_a_plan_counts_in_the_next_one(changed: Fact) -> None:
+    cluster = Cluster(pool(), node("n", cpu=4), node("other", cpu=1), pod("p", cpu=2))
+    assert cluster.plan().nominations == {"p": "n"}
+    cluster.add(changed)
+    assert not cluster.plan().nominations
+    assert cluster.plan() == Cluster(pool(), node("n", cpu=4), node("other", cpu=1), pod("p", cpu=2), changed).plan()
 
 
 def test_pods_beyond_the_existing_capacity_get_a_new_node() -> None:
