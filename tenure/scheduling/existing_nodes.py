@@ -29,6 +29,7 @@ from tenure.scheduling.pods import Variant
 from tenure.scheduling.snapshot import ClusterFacts
 from tenure.scheduling.taints import (
     first_untolerated,
+    ports_conflict,
     without_startup_taints,
     without_transient,
 )
@@ -54,7 +55,7 @@ class ExistingNode:
     pending_ports: tuple[HostPort, ...] = ()
     """Host ports of the DaemonSet pods that it awaits."""
     pending_daemons: frozenset[str] = frozenset()
-    """UIDs of the DaemonSets whose pods it awaits."""
+    """UIDs of the DaemonSets whose pods it awaits, except those whose host ports running pods use."""
 
     def satisfies(self, variant: Variant) -> bool:
         """Whether the labels satisfy the pod. Taints and headroom are checked separately."""
@@ -333,8 +334,12 @@ def _build_present_node(
     requirements = node_requirements(node.name, labels, node.declared_features)
     pending_daemons = pending_daemon_pods(daemons, present, requirements, taints, allocatable)
     headroom = subtract(allocatable, _sum_requests((*pods, *pending_daemons))) | dict(node.devices)
-    ports = _host_ports(pending_daemons)
-    uids = frozenset(one.uid for one in pending_daemons)
+    ports, used_ports = _host_ports(pending_daemons), _host_ports(pods)
+    uids = frozenset(
+        one.uid
+        for one in pending_daemons
+        if not any(ports_conflict(port, used) for port in one.host_ports for used in used_ports)
+    )
     return ExistingNode(
         node.name, requirements, taints, headroom, initialized, pending_ports=ports, pending_daemons=uids
     )

@@ -38,16 +38,7 @@ def find_binding_order(
     `targets`: node by pod name; `namespaces`: labels by namespace.
     """
     every = list(pods)
-    spots = {
-        node.name: Spot(
-            node.name,
-            {key: frozenset({value}) for key, value in {**node.labels, HOSTNAME: node.name}.items()},
-            node.taints,
-            [pod for pod in every if pod.node_name == node.name],
-            frozenset(),
-        )
-        for node in nodes
-    }
+    spots = _build_spots(every, nodes)
     preferred, attempts, dice = list[PodFact](), list[BindingOrder](), random.Random(len(targets))
     waiting = [pod for pod in every if pod.name in targets]
     while len(attempts) < _MAX_ATTEMPTS:
@@ -63,6 +54,36 @@ def find_binding_order(
             dice.shuffle(waiting)
             dice.shuffle(preferred)
     return min(attempts, key=lambda one: len(one.unbindable))
+
+
+def find_bindable(
+    daemon_pods: Iterable[PodFact], pods: Iterable[PodFact], nodes: Iterable[NodeFact], namespaces: NamespaceLabels
+) -> list[PodFact]:
+    """The pods of DaemonSets that kube-scheduler can bind to their nodes, if it tries them before all others.
+
+    Host ports and anti-affinity of running pods exclude some. `pods` without a node are ignored.
+    """
+    spots, bindable = _build_spots(list(pods), nodes), list[PodFact]()
+    for pod in daemon_pods:
+        trial = _add_pod(spots[pod.node_name], pod)
+        if _can_bind(trial, spots, namespaces):
+            spots[trial.name] = replace(trial, planned=frozenset())
+            bindable.append(pod)
+    return bindable
+
+
+def _build_spots(pods: Sequence[PodFact], nodes: Iterable[NodeFact]) -> dict[str, Spot]:
+    """The nodes with the pods that are bound to them."""
+    return {
+        node.name: Spot(
+            node.name,
+            {key: frozenset({value}) for key, value in {**node.labels, HOSTNAME: node.name}.items()},
+            node.taints,
+            [pod for pod in pods if pod.node_name == node.name],
+            frozenset(),
+        )
+        for node in nodes
+    }
 
 
 def _bind_pods(

@@ -15,7 +15,7 @@ from tenure.model.facts import DaemonSetFact, NamespaceFact, NodeFact, PodFact
 from tenure.model.instance_types import Catalogue
 from tenure.scheduling.cluster_state import Change, ClusterState
 from tenure.scheduling.snapshot import Fact, FactKind
-from tests.oracle.binding_order import BindingOrder, find_binding_order
+from tests.oracle.binding_order import BindingOrder, find_bindable, find_binding_order
 from tests.oracle.manifests import node_manifest
 from tests.oracle.plan import awaited_daemon_pods, launch_outcomes
 from tests.oracle.random_cluster import RandomCluster, shared_objects
@@ -49,16 +49,15 @@ class ClusterPlan:
     order: BindingOrder
     rejected: frozenset[str]
     """Names of the pods that the plan does not place."""
-    daemon_pods: int = 0
-    """Number of pods of DaemonSets on all nodes, without those that request a device that their node lacks."""
+    daemon_pods: frozenset[tuple[str, str]] = frozenset()
+    """UID of the DaemonSet and node of each pod that kube-scheduler can bind before the others."""
 
     def is_expected(self, pod: Object) -> bool:
         """Whether kube-scheduler must be able to bind this pod: it has a target, or is a DaemonSet's on a new node."""
-        node = self.nodes.get(_node_of_daemon_pod(pod))
-        if node is None:
+        if not is_daemon_pod(pod):
             return pod["metadata"]["name"] in self.targets
-        requests = [one.get("resources", {}).get("requests", {}) for one in pod["spec"]["containers"]]
-        return all(key in node["status"]["allocatable"] for amounts in requests for key in amounts)
+        found = place_of_daemon_pod(pod)
+        return found in self.daemon_pods and found[1] in self.nodes
 
 
 @dataclass(frozen=True)
@@ -119,8 +118,8 @@ def plan_cluster(cluster: RandomCluster, lists: ObjectLists) -> ClusterPlan:
 
 def _find_order(
     cluster: RandomCluster, lists: ObjectLists, targets: Mapping[str, str], planned_nodes: Iterable[Object]
-) -> tuple[BindingOrder, int]:
-    """Also returns the number of pods of DaemonSets on all nodes."""
+) -> tuple[BindingOrder, frozenset[tuple[str, str]]]:
+    """Also returns the DaemonSet and the node of each pod of DaemonSets."""
     facts = [change.fact for change in _changes_of(cluster, lists)]
     nodes = [one for one in facts if isinstance(one, NodeFact)]
     for one in planned_nodes:
@@ -130,12 +129,14 @@ def _find_order(
     namespaces = {one.name: one.labels for one in facts if isinstance(one, NamespaceFact)}
     daemons = [one for one in facts if isinstance(one, DaemonSetFact)]
     pods = [one for one in facts if isinstance(one, PodFact) and not one.daemonset]
-    daemon_pods = list[PodFact]()
+    awaited = list[PodFact]()
     for node in nodes:
         labels = {HOSTNAME: node.name, NODE_NAME_FIELD: node.name, **node.labels}
-        awaited = awaited_daemon_pods(daemons, labels, node.taints, frozenset(), node.allocatable)
-        daemon_pods += [one.model_copy(update={"node_name": node.name}) for one in awaited]
-    return find_binding_order(targets, [*pods, *daemon_pods], nodes, namespaces), len(daemon_pods)
+        found = awaited_daemon_pods(daemons, labels, node.taints, frozenset(), node.allocatable)
+        awaited += [one.model_copy(update={"node_name": node.name}) for one in found]
+    daemon_pods = find_bindable(awaited, pods, nodes, namespaces)
+    order = find_binding_order(targets, [*pods, *daemon_pods], nodes, namespaces)
+    return order, frozenset((one.uid, one.node_name) for one in daemon_pods)
 
 
 def build_cluster_state(cluster: RandomCluster, lists: ObjectLists) -> ClusterState:
@@ -215,10 +216,7 @@ def is_daemon_pod(pod: Object) -> bool:
     return any(one["kind"] == "DaemonSet" for one in pod["metadata"].get("ownerReferences") or ())
 
 
-def _node_of_daemon_pod(pod: Object) -> str:
-    """The node that the DaemonSet controller created the pod for; empty for other pods."""
-    if not is_daemon_pod(pod):
-        return ""
+def place_of_daemon_pod(pod: Object) -> tuple[str, str]:
+    """The UID of the DaemonSet, and the node that its controller created the pod for."""
     required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    found: str = required["nodeSelectorTerms"][0]["matchFields"][0]["values"][0]
-    return found
+    return pod["metadata"]["ownerReferences"][0]["uid"], required["nodeSelectorTerms"][0]["matchFields"][0]["values"][0]

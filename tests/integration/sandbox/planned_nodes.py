@@ -7,7 +7,7 @@ place. A scheduling gate holds back each pod until it is next in the order of `b
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence, Set
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +33,7 @@ from tests.oracle.cluster_plan import (
     compare_nodes,
     is_daemon_pod,
     label_of,
+    place_of_daemon_pod,
     plan_cluster,
     scheduler_message,
 )
@@ -111,7 +112,7 @@ class PlannedNodes:
             await self._wait_until_settled()
         finally:
             await asyncio.to_thread(self._sandbox.start_part, SCHEDULER)
-        await self._wait_until_attempted(is_daemon_pod, sum(plan.daemon_pods for plan in plans))
+        await self._wait_until_attempted(is_daemon_pod, {place for plan in plans for place in plan.daemon_pods})
         return await self._schedule_rejected(plans, await self._schedule(plans))
 
     async def _create(self, manifest: Object) -> None:
@@ -195,15 +196,15 @@ class PlannedNodes:
             await self._api.request("PATCH", path, {"spec": {"schedulingGates": None}}, MERGE_PATCH)
 
     async def _wait_until_attempted(
-        self, concerns: Callable[[Object], bool] = lambda _: True, at_least: int = 0
+        self, concerns: Callable[[Object], bool] = lambda _: True, daemon_pods: Set[tuple[str, str]] = frozenset()
     ) -> None:
-        """Wait until kube-scheduler has bound or rejected the pods, and there are at least this many."""
+        """Wait until kube-scheduler has bound or rejected the pods. These `daemon_pods` must be among them."""
 
         async def assert_attempted() -> None:
             await self._provision_volumes()
             assert await self._are_nodes_ready()
             pods = [*filter(concerns, await self._items("Pod"))]
-            assert len(pods) >= at_least
+            assert daemon_pods <= {place_of_daemon_pod(one) for one in pods if is_daemon_pod(one)}
             assert all(one["spec"].get("nodeName") or scheduler_message(one) for one in pods)
 
         await wait_until(assert_attempted, poll_interval=_POLL_SECONDS)

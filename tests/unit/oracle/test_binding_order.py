@@ -1,8 +1,8 @@
 """The order in which kube-scheduler can bind the pods of a plan."""
 
 from tenure.apis.labels import ZONE
-from tenure.model.facts import PodFact
-from tests.oracle.binding_order import BindingOrder, find_binding_order
+from tenure.model.facts import HostPort, PodFact
+from tests.oracle.binding_order import BindingOrder, find_bindable, find_binding_order
 from tests.unit.oracle.test_topology import spread, term
 from tests.unit.scheduling.builders import expressions, node, pod
 
@@ -64,3 +64,17 @@ def test_pods_that_cannot_be_bound_come_last() -> None:
     crowd = [pod(name, labels=WEB, spreads=spread()) for name in "12"]
     found = order_of({"1": "a", "2": "a", "3": "b"}, *crowd, pod("3"))
     assert found == BindingOrder(("1", "3", "2"), frozenset({"2"}))
+
+
+def test_running_pods_exclude_pods_of_daemonsets_by_host_port_and_anti_affinity() -> None:
+    port = (HostPort(port=8080),)
+    agents = [pod(f"agent-{name}", node=name, labels=WEB, host_ports=port) for name in "ab"]
+    nodes = [node(name, labels={ZONE: name}) for name in "ab"]
+
+    def bindable(*running: PodFact) -> list[str]:
+        return [one.name for one in find_bindable(agents, running, nodes, {"default": {}})]
+
+    assert bindable() == ["agent-a", "agent-b"]
+    assert bindable(pod("running", node="a", host_ports=port)) == ["agent-b"]
+    assert bindable(pod("running", node="b", anti_affinity=term())) == ["agent-a"]
+    assert bindable(pod("waiting", host_ports=port, anti_affinity=term())) == ["agent-a", "agent-b"]

@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
@@ -22,7 +22,7 @@ from tests.oracle.cluster_plan import (
 )
 from tests.oracle.plan import PlanInputs, find_violations
 from tests.oracle.random_cluster import RandomCluster, generate_cluster, shared_objects
-from tests.oracle.random_pods import GPU, Object
+from tests.oracle.random_pods import Object
 from tests.oracle.volumes import StorageInputs
 
 FIELDS = """
@@ -157,18 +157,21 @@ def test_deleted_pod_is_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("node", "requests", "is_stuck"),
-    [("new", {"cpu": "1"}, True), ("new", {GPU: "1"}, False), ("old", {"cpu": "1"}, False)],
-    ids=["new node", "new node without the device", "existing node"],
+    ("node", "daemon_pods", "is_stuck"),
+    [("new", {("1", "new")}, True), ("new", {("1", "old")}, False), ("old", {("1", "old")}, False)],
+    ids=["new node", "not bindable", "existing node"],
 )
-def test_daemonset_pod_must_fit_on_a_new_node(node: str, requests: Mapping[str, str], is_stuck: bool) -> None:
+def test_bindable_daemonset_pod_must_fit_on_a_new_node(
+    node: str, daemon_pods: set[tuple[str, str]], is_stuck: bool
+) -> None:
     pods = {name: bound_pod(name, "new") for name in ("first", "second")}
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
     pods["agent"] = stuck_pod("agent", "Insufficient cpu")
-    pods["agent"]["metadata"]["ownerReferences"] = [{"kind": "DaemonSet"}]
-    pods["agent"]["spec"] |= {"affinity": affinity, "containers": [{"resources": {"requests": requests}}]}
-    assert [one.name for one in compare_nodes(two_pod_plan(), pods).stuck] == ["agent"] * is_stuck
+    pods["agent"]["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "uid": "1"}]
+    pods["agent"]["spec"] |= {"affinity": affinity}
+    plan = replace(two_pod_plan(), daemon_pods=frozenset(daemon_pods))
+    assert [one.name for one in compare_nodes(plan, pods).stuck] == ["agent"] * is_stuck
 
 
 def two_pod_plan() -> ClusterPlan:
