@@ -84,11 +84,23 @@ class Packing:
         one.pods = rest
 
     def count_daemons(self, groups: Iterable[TopologyGroup]) -> None:
-        """Count the DaemonSet pods that existing nodes await, and from now on those of new nodes."""
-        self._daemon_groups = tuple(group for group in groups if group.daemons)
-        if self._daemon_groups:
-            for node_index in self.node_arrays.existing_nodes.present:
-                self._count_daemons(node_index, self.node_arrays.existing_nodes.nodes[node_index].pending_daemons)
+        """Count the DaemonSet pods that existing nodes await, and from now on those of new nodes. The anti-affinity of
+        pods that are counted already excludes some from existing nodes.
+        """
+        every = tuple(groups)
+        self._daemon_groups = tuple(group for group in every if group.daemons)
+        excluding = [group for group in every if group.excluded_daemons]
+        for node_index in self.node_arrays.existing_nodes.present if self._daemon_groups else ():
+            uids = self.node_arrays.existing_nodes.nodes[node_index].pending_daemons
+            excluded = (one.excluded_daemons for one in excluding if self._has_counted_pods(one, node_index))
+            self._count_daemons(node_index, uids.difference(*excluded))
+
+    def _has_counted_pods(self, group: TopologyGroup, node_index: int) -> bool:
+        """Whether the domain of the node has pods that the group counts."""
+        if group.hostname:
+            return bool(group.counts_by_node(self.node_arrays.count)[node_index])
+        domain = self.node_arrays.domain_at(node_index, group.topology_index.key)
+        return domain is not None and group.domain_count(domain) > 0
 
     def _count_daemons(self, node_index: int, uids: frozenset[str]) -> None:
         for group in self._daemon_groups:

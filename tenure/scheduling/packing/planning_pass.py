@@ -218,7 +218,6 @@ def _count_running_pods(
 ) -> None:
     """Count running pods on remaining nodes, with their host ports, before any pod is placed. The ports of awaited
     DaemonSet pods count too."""
-    packing.count_daemons(topology_groups.groups)
     counting = any(True for _ in topology_groups.groups)
     for node_index, node in enumerate(packing.node_arrays.existing_nodes.nodes):
         packing.node_arrays.reserve_ports(node_index, node.pending_ports)
@@ -227,6 +226,7 @@ def _count_running_pods(
                 packing.node_arrays.reserve_ports(node_index, pod.host_ports)
             if counting and not pod.deleting and pod.uid not in moving_uids:
                 packing.count_running(topology_groups.groups_of(pod).counting, node_index)
+    packing.count_daemons(topology_groups.groups)
 
 
 def _create_packing(

@@ -48,7 +48,16 @@ class TopologyIndex:
 class TopologyGroup:
     """The counts of a TopologyIndex: by node index for the hostname key, by domain for other keys."""
 
-    __slots__ = ("by_domain", "by_node_index", "daemons", "fewest", "hostname", "most", "topology_index")
+    __slots__ = (
+        "by_domain",
+        "by_node_index",
+        "daemons",
+        "excluded_daemons",
+        "fewest",
+        "hostname",
+        "most",
+        "topology_index",
+    )
 
     def __init__(self, topology_index: TopologyIndex) -> None:
         self.topology_index = topology_index
@@ -57,6 +66,8 @@ class TopologyGroup:
         self.by_domain: dict[str, int] = {}
         self.daemons: set[str] = set()
         """UIDs of the DaemonSets whose pods the group counts on each node that gets one."""
+        self.excluded_daemons: set[str] = set()
+        """UIDs of the DaemonSets whose pods the anti-affinity of counted pods excludes from their domain."""
         self.fewest, self.most = 0, 0
         """For the spread constraint that is being scheduled: the minimum of a node, if the pods of DaemonSets are the
         first on a new one, and the maximum of these on a new node."""

@@ -80,8 +80,11 @@ class TopologyGroups:
             if pod.anti_affinity:
                 self.add_anti_affinity_owners(topology_terms_of(pod))
         for uid, pod in pods.items():
-            for group in self.groups_of(pod).counting:
+            groups = self.groups_of(pod)
+            for group in groups.counting:
                 group.daemons.add(uid)
+            for group in groups.excluding:
+                group.excluded_daemons.add(uid)
 
     @property
     def groups(self) -> Iterable[TopologyGroup]:

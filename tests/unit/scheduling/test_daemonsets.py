@@ -219,12 +219,20 @@ def test_hostname_spread_counts_awaited_daemonset_pods() -> None:
     assert Cluster(on_red, red, *pods).plan().nominations == {"p": "red"}
 
 
-def test_hostname_spread_counts_no_awaited_daemonset_pod_whose_host_port_is_taken() -> None:
+@pytest.mark.parametrize(
+    "blocking",
+    [
+        {"host_ports": PORT},
+        {"anti_affinity": near_agent(HOSTNAME)},
+        {"anti_affinity": near_agent(ZONE)},
+    ],
+    ids=["host port", "anti-affinity by hostname", "anti-affinity by zone"],
+)
+def test_hostname_spread_counts_no_awaited_daemonset_pod_that_a_running_pod_excludes(blocking: dict[str, Any]) -> None:
     agent = daemonset("agent", pod("agent", cpu=0.1, daemonset=True, labels={"app": "agent"}, host_ports=PORT))
-    nodes, spread_pod = (node("a"), node("b")), pod("p", **spread_with_agent(HOSTNAME))
+    nodes, spread_pod = [node(name, labels={ZONE: name}) for name in "ab"], pod("p", **spread_with_agent(HOSTNAME))
     assert Cluster(agent, *nodes, spread_pod).plan().nominations == {"p": "a"}
-    blocking = pod("blocking", node="b", host_ports=PORT)
-    assert Cluster(agent, *nodes, blocking, spread_pod).plan().nominations == {"p": "b"}
+    assert Cluster(agent, *nodes, pod("r", node="b", **blocking), spread_pod).plan().nominations == {"p": "b"}
 
 
 def test_pods_spread_by_zone_count_the_daemonset_pods_of_each_new_node() -> None:
