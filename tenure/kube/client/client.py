@@ -223,7 +223,8 @@ async def connect(
             config.load_incluster_config(client_configuration=configuration)
     except config.ConfigException as error:
         searched_locations = kubeconfig or "KUBECONFIG, ~/.kube/config and the pod's service account"
-        raise BadInput(f"no Kubernetes cluster configured in {searched_locations}: {error}") from error
+        reason = str(error).rstrip(".")
+        raise BadInput(f"no Kubernetes cluster configured in {searched_locations}: {reason}") from error
     return KubeClient(configuration, refresh=refresh, rate_limiter=rate_limiter, endpoints=endpoints)
 
 
