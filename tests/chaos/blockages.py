@@ -28,9 +28,9 @@ from tests.support.product.eventually import wait_until
 from tests.support.product.interruption_events import announce_maintenance, instance_id, run_pods_with_rules
 from tests.support.product.objects import Object, lifecycle_policy, pod_spec
 
-TIMEOUTS = {"LAUNCH_TIMEOUT": "30m", "REGISTRATION_TIMEOUT": "20m", "INITIALIZATION_TIMEOUT": "30m"}
+TIMEOUTS = {"LAUNCH_TIMEOUT": "30m", "REGISTRATION_TIMEOUT": "30m", "INITIALIZATION_TIMEOUT": "30m"}
 """Longer than the test, so that no phase becomes overdue."""
-JOIN_DELAY = 120.0
+JOIN_DELAY = 180.0
 """Seconds that a Node may take to join: a tenth of the deadline, since no other Node of its NodePool has joined."""
 PAUSE = f"until={datetime.now(UTC) + timedelta(hours=6):%Y-%m-%dT%H:%M:%SZ}, by=ann, reason=a test"
 AGENT = {"key": "example.com/agent", "effect": "NoExecute"}
@@ -150,6 +150,12 @@ async def node_with_fault(fault: Any, scope: ClusterScope) -> str:
     return str(claim["metadata"]["name"])
 
 
+async def missing_node(scope: ClusterScope) -> str:
+    """The NodeClaim is kept for longer than the test."""
+    await scope.apply_manifest(lifecycle_policy(scope.name, scope.name, nodeMissing={"deadline": "2h"}))
+    return await node_with_fault(Deregister(), scope)
+
+
 async def stopped_instance(scope: ClusterScope) -> str:
     (claim,) = await scope.run_pods(1)
     scope.product.aws.stop_instance(instance_id(claim))
@@ -243,7 +249,7 @@ BLOCKAGES = (
         partial(annotated_node, labels.PAUSE, PAUSE),
         {"after": "1s"},
     ),
-    Blockage("NodeNotFound", partial(node_with_fault, Deregister()), incident=("a Node disappears", STUCK)),
+    Blockage("NodeNotFound", missing_node, incident=("a Node disappears", STUCK)),
     Blockage("InstanceStopped", stopped_instance, incident=("an instance is stopped", STUCK)),
     Blockage("ReplacementPending", drifted_node, {"after": "Never", "budget": "0"}),
     Blockage("Unhealthy", unhealthy_node),

@@ -17,7 +17,7 @@ from tests.chaos.blockages import PAUSE
 from tests.support.product.cluster_scope import ClusterScope
 from tests.support.product.eventually import query_state, wait_until
 
-PAUSE_SECONDS = 0.5
+PAUSE_SECONDS = 1.0
 """Between two round trips."""
 POLL_SECONDS = 0.05
 
