@@ -1,28 +1,28 @@
 """The speed of the product on this machine during a test, so that limits in seconds also hold on a busy machine.
 
-A round trip is the path of a verdict without its waits: a client changes an object, the watch shows it, the workflow
-gets a signal, and a query returns it.
+A round trip is the path of a verdict without its waits: a client changes an object, the watch shows it, its workflow
+gets a signal, decides, and logs the new verdict.
 """
 
 import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from itertools import count
+from datetime import datetime
 
 from tenure.apis import labels
 from tenure.kube.client.resources import NODE_CLAIMS
-from tenure.model.nodeclaim.state import NodeClaimState
-from tests.chaos.blockages import PAUSE
+from tests.chaos.blockages import PAUSE, empty_node
 from tests.support.product.cluster_scope import ClusterScope
-from tests.support.product.eventually import query_state, wait_until
+from tests.support.product.eventually import wait_until
 
 PAUSE_SECONDS = 1.0
 """Between two round trips."""
-POLL_SECONDS = 0.05
 
 
 class RoundTrips:
+    """Pauses and resumes an empty node whose NodePool never consolidates."""
+
     def __init__(self, scope: ClusterScope, nodeclaim: str) -> None:
         self._scope, self._nodeclaim = scope, nodeclaim
         self._samples: list[tuple[float, float]] = []
@@ -30,31 +30,38 @@ class RoundTrips:
 
     async def run(self) -> None:
         """Repeat round trips until cancelled."""
-        handle = await self._scope.workflow_handle(self._nodeclaim)
-        for number in count():
-            text = f"{PAUSE} {number}"
-
-            async def assert_observed(text: str = text) -> None:
-                assert (await query_state(handle, NodeClaimState)).observed.pause == text
-
+        path, codes = NODE_CLAIMS.path(self._nodeclaim), ("Never", "Paused")
+        while True:
+            codes = (codes[1], codes[0])
             begin = time.time()
-            await self._scope.product.patch(
-                NODE_CLAIMS.path(self._nodeclaim), {"metadata": {"annotations": {labels.PAUSE: text}}}
-            )
-            await wait_until(assert_observed, poll_interval=POLL_SECONDS)
-            self._samples.append((begin, time.time()))
+            annotations = {labels.PAUSE: PAUSE if codes[0] == "Paused" else None}
+            self._samples.append((begin, float("inf")))
+            await self._scope.product.patch(path, {"metadata": {"annotations": annotations}})
+            self._samples[-1] = (begin, await wait_until(lambda: self.assert_logged(codes[0], after=begin)))  # noqa: B023
             await asyncio.sleep(PAUSE_SECONDS)
+
+    async def assert_logged(self, code: str, *, after: float) -> float:
+        """The Unix time at which this code was logged last."""
+        times = [
+            datetime.fromisoformat(one["time"]).timestamp()
+            for one in self._scope.product.log_entries()
+            if one["message"] == "blocked nodeclaim"
+            and (one["NodeClaim"]["name"], one["code"]) == (self._nodeclaim, code)
+        ]
+        assert times and times[-1] > after, f"{self._nodeclaim} was not {code}"
+        return times[-1]
 
     def longest(self, begin: float, end: float) -> float:
         """Seconds of the longest round trip between these Unix times. Objects have times in whole seconds."""
-        return max(last - first for first, last in self._samples if first <= end + 1 and last >= begin - 1)
+        now = time.time()
+        return max(min(last, now) - first for first, last in self._samples if first <= end + 1 and last >= begin - 1)
 
 
 @asynccontextmanager
 async def measure_round_trips(scope: ClusterScope) -> AsyncIterator[RoundTrips]:
-    """Start a node in this scope and repeat round trips with it."""
-    (claim,) = await scope.run_pods(1)
-    round_trips = RoundTrips(scope, claim["metadata"]["name"])
+    """Start an empty node in this scope and repeat round trips with it."""
+    round_trips = RoundTrips(scope, await empty_node(scope))
+    await wait_until(lambda: round_trips.assert_logged("Never", after=0.0))
     task = asyncio.create_task(round_trips.run())
     try:
         yield round_trips
