@@ -9,11 +9,12 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
+from functools import partial
+from itertools import cycle
 
 from tenure.apis import labels
-from tenure.kube.client.resources import NODE_CLAIMS
-from tests.chaos.blockages import PAUSE, empty_node
-from tests.support.product.cluster_scope import ClusterScope
+from tenure.kube.client.resources import NODES
+from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.eventually import wait_until
 
 PAUSE_SECONDS = 1.0
@@ -21,23 +22,23 @@ PAUSE_SECONDS = 1.0
 
 
 class RoundTrips:
-    """Pauses and resumes an empty node whose NodePool never consolidates."""
+    """Sets and removes do-not-disrupt on an empty Node whose NodePool never consolidates."""
 
-    def __init__(self, scope: ClusterScope, nodeclaim: str) -> None:
-        self._scope, self._nodeclaim = scope, nodeclaim
+    def __init__(self, scope: ClusterScope, nodeclaim: str, node: str) -> None:
+        self._scope, self._nodeclaim, self._node = scope, nodeclaim, node
         self._samples: list[tuple[float, float]] = []
         """Unix time of begin and end."""
 
     async def run(self) -> None:
         """Repeat round trips until cancelled."""
-        path, codes = NODE_CLAIMS.path(self._nodeclaim), ("Never", "Paused")
-        while True:
-            codes = (codes[1], codes[0])
+        for value, code in cycle((("true", "NodeDoNotDisrupt"), (None, "Never"))):
             begin = time.time()
-            annotations = {labels.PAUSE: PAUSE if codes[0] == "Paused" else None}
             self._samples.append((begin, float("inf")))
-            await self._scope.product.patch(path, {"metadata": {"annotations": annotations}})
-            self._samples[-1] = (begin, await wait_until(lambda: self.assert_logged(codes[0], after=begin)))  # noqa: B023
+            await self._scope.product.patch(
+                NODES.path(self._node), {"metadata": {"annotations": {labels.DO_NOT_DISRUPT: value}}}
+            )
+            end = await wait_until(partial(self.assert_logged, code, after=begin))
+            self._samples[-1] = (begin, end)
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def assert_logged(self, code: str, *, after: float) -> float:
@@ -60,7 +61,10 @@ class RoundTrips:
 @asynccontextmanager
 async def measure_round_trips(scope: ClusterScope) -> AsyncIterator[RoundTrips]:
     """Start an empty node in this scope and repeat round trips with it."""
-    round_trips = RoundTrips(scope, await empty_node(scope))
+    (claim,) = await scope.run_pods(1)
+    await scope.scale_deployment(0)
+    (name,) = object_names([claim])
+    round_trips = RoundTrips(scope, name, claim["status"]["nodeName"])
     await wait_until(lambda: round_trips.assert_logged("Never", after=0.0))
     task = asyncio.create_task(round_trips.run())
     try:
