@@ -69,9 +69,12 @@ class _DisruptionPass:
     snapshot: ClusterSnapshot = field(init=False)
     budget_tracker: BudgetTracker = field(init=False)
     static: StaticReplacements = field(init=False)
+    numbers: dict[str, int] = field(init=False)
+    """Indices of the candidates by node name."""
 
     def __post_init__(self) -> None:
         context, facts = self.context, self.context.inputs.facts
+        self.numbers = {one.node_name: number for number, one in enumerate(self.candidates)}
         within_consolidate_after = [
             one.node_name
             for one in self.candidates
@@ -201,8 +204,8 @@ class _DisruptionPass:
         return [one for one in self._eligible_candidates(method) if one.node_name not in self.snapshot.receivers]
 
     def _apply_command(self, command: Command) -> None:
-        names = set(command.node_names)
-        removals = [one.for_method(command.reason) for one in self.candidates if one.node_name in names]
+        numbers = sorted(self.numbers[name] for name in command.node_names)
+        removals = [self.candidates[number].for_method(command.reason) for number in numbers]
         moves = {one.pod_uid: one.target for one in command.moves if one.target}
         self.snapshot.apply_removal(removals, moves, command.replacements)
         self.budget_tracker.count_disrupted(removals)
