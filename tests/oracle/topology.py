@@ -164,11 +164,14 @@ def _skew_violation(
     if any(not _has_spread_constraint(other, one) for other, where in selected if other.uid in where.planned):
         # Selected pods without a spread constraint may be bound later, in any domain.
         return ""
-    for _, where in selected:
+    counts_itself = matches_selector(pod.labels, one.selector)
+    for other, where in selected:
         if where.name in counted_names and (name := where.domain_of(one.key)) is not None:
-            counts[name] += 1
+            # A planned pod may be bound later than a pod that the constraint does not count.
+            may_follow = not counts_itself and other.uid in where.planned and name == domain
+            counts[name] += not may_follow
     least = min(counts.values(), default=0) if len(counts) >= one.min_domains else 0
-    exceeded = counts[domain] - least > one.max_skew and matches_selector(pod.labels, one.selector)
+    exceeded = counts[domain] - least > one.max_skew
     return f"{pod.name} in {one.key} {domain}: {counts[domain]} there, {least} elsewhere" if exceeded else ""
 
 

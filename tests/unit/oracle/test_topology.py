@@ -94,6 +94,16 @@ def test_spread_limits_skew_between_zones(
     assert bool(find_topology_violations(*(spot(zone, *members) for zone, members in pods.items()))) == is_violation
 
 
+def test_spread_limits_skew_of_running_pods_for_a_pod_that_it_does_not_count() -> None:
+    follower, web, empty = pod(spreads=spread()), pod(spreads=spread(), **WEB), spot("b")
+    running = (pod(**WEB), pod(**WEB))
+    assert find_topology_violations(spot("a", follower, running=running), empty)
+    assert find_topology_violations(spot("a", follower, running=running[:1]), empty) == []
+    assert find_topology_violations(spot("a", follower, web, running=running[:1]), empty) == [
+        f"{web.name} in {ZONE} a: 2 there, 0 elsewhere"
+    ], "the other pod may be bound first"
+
+
 @pytest.mark.parametrize(
     ("one", "other", "is_violation"),
     [
