@@ -27,7 +27,7 @@ docs: setup ## Build the documentation site in build/site, and check every link
 pictures: controlplane ## Take the screenshots of the Temporal UI in docs/pictures with headless Chromium
 	@$(BIN)/python -m tools.screenshots $(ARGS)
 
-demo: controlplane ## Watch nodes launch and terminate on this machine (ARGS=--keep leaves everything running)
+demo: setup ## Watch nodes launch and terminate on this machine (ARGS=--keep leaves everything running)
 	@$(BIN)/tenure demo $(ARGS)
 
 tools: setup

@@ -123,6 +123,8 @@ async def run_until_stopped(settings: Settings, interceptors: Sequence[Intercept
     dns = await dns_address(cluster.client)
     cloud = build_aws_adapters(aws_settings(settings, cluster_dns=dns), cluster, meter, endpoints)
     certificate_watch = asyncio.create_task(certificates.watch(temporal), name="renewal")
+    # `serve` repeats it, for a worker that has waited for Karpenter.
+    prefetch = asyncio.create_task(read_ahead(cloud.offerings), name="read-ahead")
     try:
         await gates.check(
             cluster.client,
@@ -138,6 +140,7 @@ async def run_until_stopped(settings: Settings, interceptors: Sequence[Intercept
                 await serve(settings, temporal, cluster, cloud, endpoints, karpenter_lease, readiness)
     finally:
         certificate_watch.cancel()
+        prefetch.cancel()
         await cluster.close()
         cloud.close()
         await health.close()

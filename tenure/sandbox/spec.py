@@ -25,6 +25,8 @@ class Plan:
     `kubernetes`: a minor version of `versions.py`; by default that of `TENURE_KUBERNETES`.
     `eviction_requests`: serve EvictionRequests, which Kubernetes 1.37 has as alpha, and run their controller.
     `lease_seconds`: duration of the Leases of Nodes; a longer one lets one machine host thousands of Nodes.
+    `quick`: for few pods and no measurements: kube-scheduler tries a pod again after at most one second, and the dev
+    server's timers may be shorter than a second.
     """
 
     parts: tuple[str, ...] = PARTS
@@ -44,6 +46,7 @@ class Plan:
     lease_seconds: int = LEASE_SECONDS
     kubernetes: str = field(default_factory=selected_minor)
     eviction_requests: bool = False
+    quick: bool = False
 
     def __post_init__(self) -> None:
         if unknown := set(self.parts) - set(PARTS):

@@ -11,6 +11,7 @@ import secrets
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,7 +24,7 @@ from tenure.sandbox.fault_proxy import Proxy
 from tenure.sandbox.processes import Process
 from tenure.sandbox.simulators import aws_part, nodes_part
 from tenure.sandbox.spec import Plan
-from tenure.sandbox.temporal.dev_server import Temporal
+from tenure.sandbox.temporal.dev_server import DYNAMIC_CONFIG, SHORT_TIMERS, Temporal
 from tenure.sandbox.temporal.server import TemporalServer
 
 T = TypeVar("T")
@@ -71,6 +72,11 @@ async def run_concurrently(*works: Coroutine[Any, Any, None]) -> None:
         raise failed.exceptions[0] from None
 
 
+async def _start_and_set(start: Callable[[], Coroutine[Any, Any, None]], responds: asyncio.Event) -> None:
+    await start()
+    responds.set()
+
+
 ACCESS_KEY = "sandbox"
 
 TakePorts = Callable[..., dict[str, int]]
@@ -85,6 +91,7 @@ class Parts:
         self.kubernetes: Kubernetes | None = None
         self.proxy: Proxy | None = None
         self._controller: asyncio.Task[None] | None = None
+        self._aws_responds, self._api_responds = asyncio.Event(), asyncio.Event()
         self.temporal: Temporal | TemporalServer | None = None
         self.aws: Process | None = None
         self.nodes: Process | None = None
@@ -115,14 +122,16 @@ class Parts:
         return self.directory / "temporal" / "payload-keys"
 
     async def start(self, progress: Progress | None = None) -> None:
-        """Start the parts concurrently, nodes last. Raises `PartFailed`."""
+        """Start the parts concurrently; nodes when AWS and the API server respond. Raises `PartFailed`."""
         starts: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
         if self.temporal:
             starts["temporal"] = self.temporal.start
         if self.aws:
-            starts["aws"] = self.aws.start
+            starts["aws"] = partial(_start_and_set, self.aws.start, self._aws_responds)
         if self.kubernetes:
             starts["kubernetes"] = self._start_kubernetes
+        if self.nodes:
+            starts["nodes"] = partial(self._start_nodes, self.nodes)
         started: list[str] = []
         if progress:
             progress.step(f"starting {', '.join(self.plan.parts)}", len(self.plan.parts))
@@ -134,8 +143,6 @@ class Parts:
                 progress.advance(len(started), f"{name} runs")
 
         await run_concurrently(*(start_part(*one) for one in starts.items()))
-        if self.nodes:
-            await start_part("nodes", self.nodes.start)
 
     async def stop(self) -> None:
         """Stop nodes first, because they would report the end of the other parts as errors."""
@@ -191,11 +198,17 @@ class Parts:
 
     async def _start_kubernetes(self) -> None:
         if self.kubernetes and self.proxy:
-            await self.kubernetes.start()
-            await self.proxy.start()
-            await self.apply(self.plan.manifests)
+            await _start_and_set(self.kubernetes.start_api, self._api_responds)
+            await run_concurrently(self.kubernetes.start_clients(), self.proxy.start(), self.apply(self.plan.manifests))
             if self.plan.eviction_requests:
                 self._controller = asyncio.create_task(self._run_eviction_controller(self.kubernetes))
+
+    async def _start_nodes(self, nodes: Process) -> None:
+        if self.aws:
+            await self._aws_responds.wait()
+        if self.kubernetes:
+            await self._api_responds.wait()
+        await nodes.start()
 
     async def _run_eviction_controller(self, kubernetes: Kubernetes) -> None:
         async with kubernetes.endpoint.client() as api:
@@ -212,6 +225,7 @@ class Parts:
             durable=self.plan.retain_data,
             lease_seconds=self.plan.lease_seconds,
             eviction_requests=self.plan.eviction_requests,
+            quick=self.plan.quick,
         )
         self.proxy = Proxy(self.kubernetes.server, self.kubernetes.authority, ports["proxy"])
 
@@ -228,6 +242,7 @@ class Parts:
                 take(*Temporal.PORTS),
                 namespace=self.plan.namespace,
                 search_attributes=self.plan.search_attributes,
+                dynamic_config=(*DYNAMIC_CONFIG, SHORT_TIMERS) if self.plan.quick else DYNAMIC_CONFIG,
             )
         else:
             ports, version = take(*TemporalServer.PORTS), self.plan.temporal_version

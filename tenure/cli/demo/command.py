@@ -34,7 +34,7 @@ def demo(
     pods: Annotated[int, typer.Option(min=1, max=2000, help="Number of pods.")] = 30,
     boot_seconds: Annotated[
         float, typer.Option(min=0, max=600, help="Seconds from a running instance to its Node.")
-    ] = 2.0,
+    ] = 0.5,
     retain: Annotated[bool, typer.Option("--keep", help="Leave everything running.")] = False,
     tell: Annotated[int, typer.Option(hidden=True)] = -1,
 ) -> int:
@@ -77,6 +77,7 @@ def build_plan(options: Options) -> Plan:
         manifests=(CRDS, RBAC),
         aws_arguments=(*aws_arguments(), *SHORT_STATES),
         node_arguments=(f"--boot-seconds={options.boot_seconds:g}",),
+        quick=True,
     )
 
 

@@ -14,7 +14,7 @@ from tenure.cli.demo.screen import Screen
 from tenure.cli.demo.timeline import CompletedNodeClaim, calls_table, timeline_table
 from tenure.cli.exit_codes import DONE, FAILED
 from tenure.cli.sandbox.environment import ClusterView, SandboxSession
-from tenure.cli.sandbox.probes import format_failed_tasks, read_failed_tasks, read_unused_nodes
+from tenure.cli.sandbox.probes import failed_tasks, format_failed_tasks, read_metrics, unused_nodes
 from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS, NODES
 from tenure.model.nodeclaim.state import Phase
 
@@ -185,8 +185,9 @@ class Demo:
         if not self._options.retain:
             templates = await session.aws.launch_templates()
             facts.remaining["launch templates"] = [f"{templates} not deleted"] if templates else []
-        facts.unused = sum((await read_unused_nodes(session.worker.metrics_port)).values())
-        self._failed_tasks_line = format_failed_tasks(await read_failed_tasks(session.worker.metrics_port))
+        metrics = await read_metrics(session.worker.metrics_port)
+        facts.unused = sum(unused_nodes(metrics).values())
+        self._failed_tasks_line = format_failed_tasks(failed_tasks(metrics))
         return await session.aws.count_calls()
 
     async def _stop_worker(self) -> None:

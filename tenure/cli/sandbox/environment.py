@@ -23,6 +23,7 @@ from tenure.sandbox.environment import Sandbox
 from tenure.sandbox.errors import ApiError
 from tenure.sandbox.kube_client import KubeApi
 from tenure.sandbox.ports import Ports
+from tenure.sandbox.supervisor import run_concurrently
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class ClusterView:
 
 
 Object = dict[str, Any]
-POLL_INTERVAL_SECONDS = 0.5
+POLL_INTERVAL_SECONDS = 0.2
+MIN_PAUSE_SECONDS = 0.05
 
 
 class SandboxSession:
@@ -77,15 +79,17 @@ class SandboxSession:
         self._stack.callback(self._ports.close)
         self.kube = await self._stack.enter_async_context(self.sandbox.cluster.client())
         self.aws = AwsProbe(AwsControl(self.sandbox.aws_endpoint), WORKER_KEY)
+        await self.replace_worker()
+        await run_concurrently(self.worker.start(), self._connect())
+        metrics = f"http://127.0.0.1:{self.worker.metrics_port}/metrics"
+        self.sandbox.add_to_record(self.worker, {"worker metrics": metrics})
+
+    async def _connect(self) -> None:
         watcher = await connect(str(self.sandbox.kubeconfig))
         self._stack.push_async_callback(watcher.close)
         self.pods = await self._stack.enter_async_context(PodWatch(watcher, f"app={self._deployment}"))
         self.temporal = await self.sandbox.temporal_client()
         self.nodeclaims = NodeClaimVisibility(self.temporal, self.sandbox.plan.cluster_name)
-        await self.replace_worker()
-        await self.worker.start()
-        metrics = f"http://127.0.0.1:{self.worker.metrics_port}/metrics"
-        self.sandbox.add_to_record(self.worker, {"worker metrics": metrics})
 
     async def replace_worker(self) -> WorkerProcess:
         """Create a new worker. It is not started yet."""
@@ -168,13 +172,18 @@ class SandboxSession:
             await self.pods.wait_for_change(POLL_INTERVAL_SECONDS)
 
     async def wait_until_resolved(self, find_problem: Callable[[], Any], *, what: str, seconds: float) -> None:
-        """Wait until there is no problem. After `seconds`, raises `CommandFailed` with the last problem."""
-        deadline = time.monotonic() + seconds
+        """Wait until there is no problem. After `seconds`, raises `CommandFailed` with the last problem. The time
+        between calls is at least the time of a call, which may list thousands of objects.
+        """
+        began = time.monotonic()
+        deadline = began + seconds
         while problem := await find_problem():
             self.check()
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            if now > deadline:
                 raise CommandFailed(f"{what}: not reached within {seconds:g} s; {problem}")
-            await asyncio.sleep(POLL_INTERVAL_SECONDS / 2)
+            await asyncio.sleep(max(MIN_PAUSE_SECONDS, now - began))
+            began = time.monotonic()
 
     def check(self) -> None:
         """Raises `PartFailed` if the worker or a part has exited."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from deploy.resources import IAM_FILES, RBAC, service_account
 from tenure.cli.admin.servers import worker_command
-from tenure.sandbox.aws.iam.credentials import WORKER_KEY
+from tenure.sandbox.aws.settings import WORKER_KEY
 from tenure.sandbox.processes import Process, http_ok
 
 __all__ = ["RBAC", "WORKER_KEY", "aws_arguments", "service_account"]

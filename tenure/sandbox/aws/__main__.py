@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import signal
 import threading
@@ -35,6 +36,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> None:
     options = arguments(argv)
+    gc.disable()  # `serve` enables it: imports and the initial state stay alive.
     # moto reads this when it is first imported, so the imports come after it.
     os.environ["MOTO_ACCOUNT_ID"] = options.account
     os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"

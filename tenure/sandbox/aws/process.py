@@ -6,6 +6,7 @@ A thread runs due transitions without requests, for clients that wait for a chan
 from __future__ import annotations
 
 import argparse
+import gc
 import threading
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,8 @@ def serve(options: argparse.Namespace, stop: threading.Event) -> None:
         fake_aws.keys.bind_for_good(WORKER_KEY, documents)
     server = Server(options.host, options.port, Application(fake_aws))
     server.serve_in_thread()
+    gc.freeze()
+    gc.enable()
     print(f"AWS stand-in ready at {server.url}", flush=True)
     stop.wait()
     server.shutdown()

@@ -22,6 +22,8 @@ POD_RANGE = "10.244.0.1/16"
 RATE = 5000
 """Client rate limit of the components in requests per second; never reached on one machine."""
 
+MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 1, 10
+"""Longest delay before kube-scheduler tries an unschedulable pod again: its minimum and its default."""
 LEASE_SECONDS = 40
 """The default of kubelets. The node monitor then updates not-ready taints every 250 ms. The 5 s of real clusters would
 only cost time."""
@@ -59,6 +61,7 @@ class Layout:
     durable: bool
     lease_seconds: int = LEASE_SECONDS
     eviction_requests: bool = False
+    quick: bool = False
 
     @property
     def tokens(self) -> Path:
@@ -72,7 +75,8 @@ class Layout:
         self.tokens.touch(mode=0o600)
         self.tokens.write_text(f'{token},sandbox-admin,sandbox-admin,"system:masters"\n')
         write_kubeconfig(self.kubeconfig, server=server, token=token, authority=self.certificates.authority)
-        self.scheduler_config.write_text(_SCHEDULER.format(kubeconfig=self.kubeconfig, rate=RATE))
+        backoff = MIN_BACKOFF_SECONDS if self.quick else MAX_BACKOFF_SECONDS
+        self.scheduler_config.write_text(_SCHEDULER.format(kubeconfig=self.kubeconfig, rate=RATE, backoff=backoff))
 
     def health_url(self, name: str) -> str:
         match name:
@@ -91,6 +95,7 @@ apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 leaderElection: {{leaderElect: false}}
 clientConnection: {{kubeconfig: "{kubeconfig}", qps: {rate}, burst: {rate}}}
+podMaxBackoffSeconds: {backoff}
 enableProfiling: false
 """
 

@@ -50,10 +50,11 @@ class Kubernetes:
         durable: bool = False,
         lease_seconds: int = LEASE_SECONDS,
         eviction_requests: bool = False,
+        quick: bool = False,
     ) -> None:
         self._folder, self._logs, self._binaries = folder, logs, binaries
         self._ports, self._durable, self._lease_seconds = ports, durable, lease_seconds
-        self._eviction_requests = eviction_requests
+        self._eviction_requests, self._quick = eviction_requests, quick
         self._parts: dict[str, Process] = {}
         self.server = f"https://127.0.0.1:{ports['apiserver']}"
         self.kubeconfig = folder / "kubeconfig.yaml"
@@ -70,14 +71,18 @@ class Kubernetes:
     def endpoint(self) -> Endpoint:
         return Endpoint(self.server, self._token(), self.authority, self.kubeconfig)
 
-    async def start(self) -> None:
-        """Start all components, until pods can run. Raises `PartFailed`."""
+    async def start_api(self) -> None:
+        """Start the API server and its database. Raises `PartFailed`."""
         layout = await asyncio.to_thread(self._prepare_layout)
         await self._start_part("etcd", layout)
         await self._start_part("kube-apiserver", layout)
         await self._forget_leases()
-        followers = [name for name in COMPONENTS if name not in ("etcd", "kube-apiserver")]
-        await asyncio.gather(*(self._start_part(name, layout) for name in followers))
+
+    async def start_clients(self) -> None:
+        """Start the other components, until pods can run. Raises `PartFailed`."""
+        layout = self._layout()
+        clients = [name for name in COMPONENTS if name not in ("etcd", "kube-apiserver")]
+        await asyncio.gather(*(self._start_part(name, layout) for name in clients))
         async with self.endpoint.client() as api:
             await _until_there(api, "/api/v1/namespaces/default/serviceaccounts/default")
 
@@ -116,23 +121,26 @@ class Kubernetes:
 
     def _prepare_layout(self) -> Layout:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        certificates = self._certificates()
         token_file = self._folder / "admin.token"
         if not token_file.exists():
             token_file.touch(mode=0o600)
             token_file.write_text(secrets.token_hex(24))
-        layout = Layout(
+        layout = self._layout()
+        layout.write_files(self._token(), self.server)
+        return layout
+
+    def _layout(self) -> Layout:
+        return Layout(
             folder=self._folder,
-            certificates=certificates,
+            certificates=self._certificates(),
             ports=self._ports,
             binaries=self._binaries,
             kubeconfig=self.kubeconfig,
             durable=self._durable,
             lease_seconds=self._lease_seconds,
             eviction_requests=self._eviction_requests,
+            quick=self._quick,
         )
-        layout.write_files(self._token(), self.server)
-        return layout
 
     async def _start_part(self, name: str, layout: Layout) -> None:
         part = Process(

@@ -30,6 +30,8 @@ DYNAMIC_CONFIG = (
     "matching.persistenceMaxQPS=100000",
     "frontend.persistenceMaxQPS=100000",
 )
+SHORT_TIMERS = 'history.timerProcessorMaxTimeShift="50ms"'
+"""By default, a timer fires at least one second after its start."""
 
 
 class Temporal:

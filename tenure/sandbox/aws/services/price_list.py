@@ -28,12 +28,19 @@ def get_products(fake_aws: FakeAws, call: AwsCall) -> Response:
         f["Field"]: f["Value"] for f in request.get("Filters", ()) if f.get("Type", "TERM_MATCH") == "TERM_MATCH"
     }
     region = filters.get("regionCode", fake_aws.settings.region)
-    chosen = [p for p in _products(region) if all(p[0].get(k, "").lower() == v.lower() for k, v in filters.items())]
+    chosen = _matching_products(region, frozenset(filters.items()))
     page_items, token = paginate(chosen, request, lambda p: p[0]["sku"], low=1, high=100, unpaged=100)
     response: dict[str, Any] = {"FormatVersion": "aws_v1", "PriceList": [text for _, text in page_items]}
     if token:
         response["NextToken"] = token
     return aws_json(response)
+
+
+@cache
+def _matching_products(region: str, filters: frozenset[tuple[str, str]]) -> tuple[Product, ...]:
+    """For all pages of a query."""
+    lowered = [(name, value.lower()) for name, value in filters]
+    return tuple(p for p in _products(region) if all(p[0].get(name, "").lower() == value for name, value in lowered))
 
 
 @cache
