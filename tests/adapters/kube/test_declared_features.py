@@ -13,7 +13,7 @@ from tenure.sandbox.controlplane.versions import selected_minor
 from tests.support.kube.builders import node_json, pod_json
 from tests.support.product.eventually import wait_until
 
-pytestmark = pytest.mark.skipif(selected_minor() != "1.37", reason="Kubernetes 1.34 has no declared features")
+pytestmark = pytest.mark.skipif(selected_minor() != "1.37", reason="Kubernetes 1.29 and 1.34 have no declared features")
 
 FEATURE = "RestartAllContainersOnContainerExits"
 RULE = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}

@@ -39,8 +39,10 @@ SPECS = {
     "several": spec_of(*CONTAINERS.values()),
     "init": spec_of({}, initContainers=[{"name": "init", "image": "none"}]),
     "sidecar": spec_of({}, initContainers=[{"name": "sidecar", "image": "none", "restartPolicy": "Always"}]),
-    "pod-level": spec_of({}, resources={"requests": {"cpu": "2"}, "limits": {"cpu": "4", "memory": "2Gi"}}),
 }
+if selected_minor() != "1.29":
+    # Kubernetes 1.29 has no pod-level requests. It removes the field from the pod.
+    SPECS["pod-level"] = spec_of({}, resources={"requests": {"cpu": "2"}, "limits": {"cpu": "4", "memory": "2Gi"}})
 
 
 FILLS_POD_LEVEL_REQUESTS_LATE = selected_minor() == "1.37"
