@@ -12,7 +12,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from tenure.apis.durations import format_duration
 from tenure.cli.nodes.workflows import NodeClaimSummary, as_json, format_span
 from tenure.model.base import format_short_list
-from tenure.model.nodeclaim.history import NodeClaimExplanation, NodeClaimOutcome, Step
+from tenure.model.nodeclaim.history import NodeClaimExplanation, NodeClaimOutcome, Phase, Step
 
 _OURS: Final = "Tenure"
 _ENDS: Final = {
@@ -227,7 +227,8 @@ class NodeExplanation:
         yield "expires", format_time(state.expires) if state.expires else ""
         yield from (("command", line) for line in self.commands)
         yield from (("disruption", line) for line in self.disruption)
-        yield "evicted", format_short_list(state.evicted_pods, NAMED)
+        # Until a drain ends, the list has the pods that it waits for.
+        yield "evicted", "" if nodeclaim.phase == Phase.DRAIN.value else format_short_list(state.evicted_pods, NAMED)
         yield "reason", self.reason
         yield "note", self.remark
 

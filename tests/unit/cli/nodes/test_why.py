@@ -111,6 +111,12 @@ def test_waiting_node_shows_blocker_and_deadline() -> None:
     assert lines[-1].split() == ["2026-01-01", "12:00:00", "UTC", "Drain", "Empty"]
 
 
+def test_pods_that_a_drain_waits_for_are_not_shown_as_evicted() -> None:
+    pods = ("default/web-0",)
+    assert not [line for line in lines_of(nodeclaim("Drain"), evicted_pods=pods) if "evicted" in line]
+    assert "  evicted     default/web-0" in lines_of(nodeclaim("Termination"), evicted_pods=pods)
+
+
 def test_known_page_of_the_workflow_is_a_line() -> None:
     assert "  workflow    https://ui/w" in lines_of(nodeclaim(url="https://ui/w"))
     assert not [line for line in lines_of(nodeclaim()) if "workflow" in line]
