@@ -49,7 +49,7 @@ def check_controllers(
 def check_adopted_objects(preview: AdoptionPreview, static: bool) -> list[Finding]:
     """Objects that a worker would reject. `static`: the feature gate StaticCapacity."""
     kinds = (resources.NODE_POOLS, resources.EC2_NODE_CLASSES, resources.NODE_CLAIMS, resources.NODES)
-    counts = ", ".join(f"{len(preview.objects.get(one.plural, ()))} {one.kind}s" for one in kinds)
+    counts = ", ".join(f"{one.kind} {len(preview.objects.get(one.plural, ()))}" for one in kinds)
     found = [Subject(OBJECTS, "read").ok(counts)]
     for kind, name, violation in preview.unreadable:
         todo = "correct the field: a worker would ignore the object"

@@ -95,10 +95,10 @@ class Handover:
             self._report_progress(f"Deployment {self._tenure.path} not found: start a worker with `tenure worker`")
         await self._wait_until(self._why_not_watched, "see the worker's log and /readyz, and `tenure doctor`")
         self._report_progress("a worker hosts the watch")
-        self._progress.step("adopt: NodeClaims with a workflow", len(nodeclaims))
+        self._progress.step("adopt: waiting until each NodeClaim has a workflow", len(nodeclaims))
         await self._wait_until(lambda: self._why_not_taken_over(nodeclaims), "see `tenure why NODECLAIM`")
         self._report_progress(f"{len(nodeclaims)} NodeClaims have their workflows")
-        self._progress.step("adopt: NodeClaims with Tenure's hash annotations", len(nodeclaims))
+        self._progress.step("adopt: waiting until each NodeClaim has Tenure's hash annotations", len(nodeclaims))
         await self._wait_until(
             lambda: self._why_not_stamped(nodeclaims), "see the status of their NodePool and EC2NodeClass"
         )
