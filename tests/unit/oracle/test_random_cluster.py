@@ -32,9 +32,9 @@ priorityClassName runtimeClassName initContainers persistentVolumeClaim tolerati
 allocatedResources PodResizePending allocatable limits nvidia.com/gpu ephemeral-storage
 """
 MAX_UNBINDABLE_SHARE: Final = 0.001
-REPAIRED: Final = (55, 95, 143, 158, 231, 270, 438, 459, 622, 631, 1277, 2840, 3319, 3657)
+REPAIRED: Final = (55, 95, 143, 158, 231, 270, 387, 438, 459, 622, 631, 1008, 1277, 1788, 2840, 3319, 3657, 3792)
 """Seeds whose former plans had pods that kube-scheduler could not bind: nodes of the same plan changed the counts of
-their topology rules, or pod affinity excluded a domain.
+their topology rules, pod affinity excluded a domain, or running pods excluded DaemonSet pods.
 """
 _OVERHEAD: Final = {"cpu": "250m", "memory": "120Mi"}
 _PRIORITIES: Final = {
