@@ -29,11 +29,13 @@ async def wait_at_most(timeout: timedelta, condition: Callable[[], bool], summar
 
 async def stop_background_tasks(tasks: Sequence[asyncio.Task[None]], is_writing: Callable[[], bool]) -> None:
     """Cancel the tasks before continue-as-new. Wait up to STOP_TIMEOUT for a running write; the next run repeats a
-    write that has not ended."""
+    write that has not ended. Wait as long for the tasks: one that signals another workflow may ignore its cancellation.
+    """
     await wait_at_most(STOP_TIMEOUT, lambda: not is_writing(), "the write that is running")
     for task in tasks:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    stopped = asyncio.gather(*tasks, return_exceptions=True)
+    await wait_at_most(STOP_TIMEOUT, stopped.done, "the end of the background tasks")
 
 
 class WakeupTimer:

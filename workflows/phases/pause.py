@@ -4,7 +4,6 @@ An unused permit is released, and a drain that has not deleted its NodeClaim is 
 taints the Node first, so the taint must be removed if the deletion is stopped.
 """
 
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -74,8 +73,11 @@ async def _request_permit_revocation(context: NodeClaimContext, why: str) -> Non
     """Revoke permits that a disruption command has for this node. A NodePool without a workflow has granted none."""
     if context.state.identity.pool:
         pool = workflow.get_external_workflow_handle(context.nodepool_workflow_id())
-        with suppress(FailureError):
+        try:
             await pool.signal("revoke_permits", PermitRevoked(claim_uid=context.uid, why=why))
+        except FailureError as error:
+            if is_cancelled_exception(error):
+                raise
 
 
 RESTORE_TIMEOUT: Final = timedelta(seconds=30)

@@ -1,10 +1,14 @@
-"""Failing status reports block neither a node nor continue-as-new."""
+"""Failing status reports and background tasks block neither a node nor continue-as-new."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
+from temporalio import workflow
 from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from tenure.apis import labels
 from tenure.model.errors import BadInput, Fault, TryLater
@@ -21,6 +25,7 @@ from tests.support.workflows.nodeclaim_workflows import (
 )
 from tests.unit.workflows.continue_as_new import wait_until_continued_as_new
 from workflows.nodeclaim import NodeClaimWorkflow
+from workflows.timers import STOP_TIMEOUT, stop_background_tasks
 
 DRIFT = {"drift": "NodePoolDrifted", "drift_message": "labels changed"}
 
@@ -93,3 +98,33 @@ async def test_failed_blocker_write_is_retried(fake: WorkerHarness) -> None:
     expected = "Unknown StartupTaintsExist"
     await wait_until_skipping_time(fake, lambda: fake.claims.condition_text("a", "Initialized") == expected, seconds=5)
     assert fake.claims.faults["patch"] == [] and await is_in_phase(handle, Phase.INITIALIZATION)
+
+
+@workflow.defn
+class StoppingWorkflow:
+    """Its background task ignores a cancellation, as a task does that signals another workflow meanwhile."""
+
+    @workflow.run
+    async def run(self) -> str:
+        background_task = asyncio.create_task(self._ignore_cancellation())
+        await workflow.sleep(1)
+        await stop_background_tasks([background_task], lambda: False)
+        return "ended" if background_task.done() else "left running"
+
+    async def _ignore_cancellation(self) -> None:
+        with suppress(asyncio.CancelledError):
+            await workflow.wait_condition(lambda: False)
+        await workflow.wait_condition(lambda: False)
+
+
+async def test_run_ends_although_a_background_task_ignores_its_cancellation(skipping: WorkflowEnvironment) -> None:
+    async with Worker(
+        skipping.client,
+        task_queue="stopping",
+        workflows=[StoppingWorkflow],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+    ):
+        outcome = await skipping.client.execute_workflow(
+            StoppingWorkflow.run, id="stopping", task_queue="stopping", run_timeout=STOP_TIMEOUT + timedelta(minutes=1)
+        )
+    assert outcome == "left running"
