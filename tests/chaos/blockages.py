@@ -1,5 +1,6 @@
 """Blockages of nodes and pending pods, each with another code: how a test prepares them, and when their cause began."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -114,11 +115,11 @@ async def duplicate_provider_id(scope: ClusterScope) -> str:
     name = await start_with_fault(NeverRegister(), scope)
     provider_id = await wait_until(partial(_assert_launched, scope, name))
     registration_fault = scope.inject_api_fault(ErrorResponse(503), f"/nodes/{scope.name}-", "PATCH")
-    for number in range(2):
-        metadata = {"name": f"{scope.name}-{number}"}
-        await scope.apply_manifest(
-            {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"providerID": provider_id}}
-        )
+    nodes = [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"providerID": provider_id}}
+        for name in (f"{scope.name}-0", f"{scope.name}-1")
+    ]
+    await asyncio.gather(*(scope.apply_manifest(one) for one in nodes))
     await wait_until(lambda: scope.assert_conditions_mention(name, "MultipleNodesFound"))
     scope.remove_api_fault(registration_fault)
     return name
