@@ -6,6 +6,7 @@ from functools import partial
 
 from activities.garbage_collection.base import CACHE_SECONDS
 from tenure.apis import labels
+from tenure.cli.nodes.why import query_disruption_status
 from tenure.kube.client.resources import NODE_CLAIMS, NODE_POOLS
 from tenure.model.base import instance_id_of
 from tests.support.product.cluster_scope import ClusterScope, object_names
@@ -98,6 +99,7 @@ async def test_orphaned_nodeclaim_is_owned_by_its_recreated_nodepool(product: In
         await product.kube.request("DELETE", path, {"propagationPolicy": "Orphan"})
         await wait_until(lambda: assert_owners(product, name, []))
         await wait_until(lambda: product.assert_deleted(path))
+        await wait_until(lambda: assert_only_reason(product, name, "NoPool", f"NodePool {scope.name} not found"))
         recreated = await product.kube.request(
             "POST",
             NODE_POOLS.path(),
@@ -117,6 +119,13 @@ async def test_orphaned_nodeclaim_is_owned_by_its_recreated_nodepool(product: In
         await wait_until(lambda: scope.assert_event(name, "OwnerRestored", scope.name))
         await product.delete(path)
         await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
+
+
+async def assert_only_reason(product: InstalledProduct, nodeclaim: str, code: str, text: str) -> None:
+    """`tenure why` shows one reason for which the node is not disrupted."""
+    status = await query_disruption_status(product.temporal, product.connection.cluster, nodeclaim)
+    excluded = [one for verdict in status.verdicts for one in verdict.excluded]
+    assert [one.cause for one in excluded] == [code] and text in excluded[0].message, status
 
 
 async def assert_owners(product: InstalledProduct, nodeclaim: str, uids: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from tenure.apis.labels import DRAIN_IN_PROGRESS, MAINTENANCE_IN_PROGRESS
+from tenure.apis.labels import DO_NOT_DISRUPT, DRAIN_IN_PROGRESS, MAINTENANCE_IN_PROGRESS
 from tenure.kube.client.resources import NODE_CLAIMS, NODES, PERSISTENT_VOLUMES, PODS
 from tenure.sandbox.nodes.fault_rules import NotReady
 from tests.support.kube.builders import persistent_volume_json, volume_attachment_json
@@ -152,6 +152,21 @@ async def test_draining_node_has_the_condition_drain_in_progress(product: Instal
         await wait_until(lambda: assert_drain_published(scope))
         await set_do_not_disrupt(scope, pod["metadata"]["name"], None)
         await wait_until(lambda: scope.assert_nodeclaims_deleted(object_names([claim])))
+
+
+async def test_annotation_without_meaning_is_reported_once_with_the_accepted_values(product: InstalledProduct) -> None:
+    async with product.scope("meaningless", after="Never") as scope:
+        (claim,) = await scope.run_pods(1)
+        name, node = claim["metadata"]["name"], claim["status"]["nodeName"]
+        pod = (await annotate_do_not_disrupt(scope, "True"))["metadata"]["name"]
+        await product.patch(NODES.path(node), {"metadata": {"annotations": {DO_NOT_DISRUPT: "4h"}}})
+        await wait_until(lambda: scope.assert_event(pod, "InvalidObject", "'True'", "or 'true'; it has no effect"))
+        await wait_until(lambda: scope.assert_event(node, "InvalidObject", "a Node accepts only 'true'"))
+        await product.delete(NODE_CLAIMS.path(name))
+        await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
+        for about in (pod, node):
+            found = [one for one in await scope.events_of(about) if one["reason"] == "InvalidObject"]
+            assert [one.get("count", 1) for one in found] == [1], found
 
 
 async def assert_drain_published(scope: ClusterScope) -> None:
