@@ -94,13 +94,13 @@ async def test_every_output_shows_one_verdict_before_and_after_each_worker_kill(
             )
         incidents = {scope: (one.incident, name) for one, scope, (name, _) in rows if one.incident}
         await assert_documented(product, incidents)
-        answers = {name: _answer(verdict) for name, verdict in zip(names, verdicts, strict=True)}
+        expected = {name: _format_verdict(verdict) for name, verdict in zip(names, verdicts, strict=True)}
         conditions = await _attention_conditions(product, names)
         for blockage, scope, (name, _) in rows:
             await restart_worker(product)
             verdict = await wait_until(partial(_assert_same_everywhere, scope, name, blockage.code))
-            assert _answer(verdict) == answers[name], f"{blockage.code}: {verdict}"
-            assert await wait_until(partial(_listed_answers, product, names)) == answers
+            assert _format_verdict(verdict) == expected[name], f"{blockage.code}: {verdict}"
+            assert await wait_until(partial(_list_verdicts, product, names)) == expected
             await _assert_attention(product, names, verdicts)
         assert await _attention_conditions(product, names) == conditions
         for blockage, name, verdict in zip(BLOCKAGES, names, verdicts, strict=True):
@@ -114,12 +114,12 @@ async def restart_worker(product: DedicatedProduct) -> None:
     await wait_until(lambda: product.assert_watch_hosted_by(worker))
 
 
-def _answer(verdict: Verdict) -> str:
-    """A node that stays in a phase of its start becomes slow, with the same blocker."""
+def _format_verdict(verdict: Verdict) -> str:
+    """Its sentence. A node that stays in a phase of its start becomes slow, with the same blocker."""
     return verdict.sentence.removeprefix("slow: ")
 
 
-async def _listed_answers(product: DedicatedProduct, names: list[str]) -> dict[str, str]:
+async def _list_verdicts(product: DedicatedProduct, names: list[str]) -> dict[str, str]:
     """By NodeClaim, as `tenure get` lists them."""
     found = await read(product.temporal, product.connection.cluster, names, "")
     listed = await with_verdicts(product.temporal, found)
@@ -171,9 +171,9 @@ async def _verdict_times(
 def assert_prompt(found: Sequence[tuple[str, datetime, datetime, float]], round_trips: RoundTrips) -> None:
     """`found`: codes, when their causes began and their verdicts appeared, and how long each cause must last."""
     rows, late = [f"{'code':32}{'seconds':>8}{'limit':>8}"], []
-    for code, caused_at, shown_at, delay in found:
-        seconds = max(0.0, (shown_at - caused_at).total_seconds() - delay)
-        longest = round_trips.longest(shown_at.timestamp() - seconds, shown_at.timestamp())
+    for code, caused_at, reported_at, delay in found:
+        seconds = max(0.0, (reported_at - caused_at).total_seconds() - delay)
+        longest = round_trips.longest(reported_at.timestamp() - seconds, reported_at.timestamp())
         limit = max(MAX_SECONDS, IDLE_SECONDS + MAX_ROUND_TRIPS * longest)
         rows.append(f"{code:32}{seconds:8.1f}{limit:8.1f}")
         late += [code] if seconds > limit else []

@@ -56,7 +56,7 @@ class ClusterPlan:
         """Whether kube-scheduler must be able to bind this pod: it has a target, or is a DaemonSet's on a new node."""
         if not is_daemon_pod(pod):
             return pod["metadata"]["name"] in self.targets
-        found = place_of_daemon_pod(pod)
+        found = key_of_daemon_pod(pod)
         return found in self.daemon_pods and found[1] in self.nodes
 
 
@@ -216,7 +216,7 @@ def is_daemon_pod(pod: Object) -> bool:
     return any(one["kind"] == "DaemonSet" for one in pod["metadata"].get("ownerReferences") or ())
 
 
-def place_of_daemon_pod(pod: Object) -> tuple[str, str]:
+def key_of_daemon_pod(pod: Object) -> tuple[str, str]:
     """The UID of the DaemonSet, and the node that its controller created the pod for."""
     required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     return pod["metadata"]["ownerReferences"][0]["uid"], required["nodeSelectorTerms"][0]["matchFields"][0]["values"][0]

@@ -32,8 +32,8 @@ from tests.oracle.cluster_plan import (
     bound_nodes,
     compare_nodes,
     is_daemon_pod,
+    key_of_daemon_pod,
     label_of,
-    place_of_daemon_pod,
     plan_cluster,
     scheduler_message,
 )
@@ -112,7 +112,7 @@ class PlannedNodes:
             await self._wait_until_settled()
         finally:
             await asyncio.to_thread(self._sandbox.start_part, SCHEDULER)
-        await self._wait_until_attempted(is_daemon_pod, {place for plan in plans for place in plan.daemon_pods})
+        await self._wait_until_attempted(is_daemon_pod, {pod for plan in plans for pod in plan.daemon_pods})
         return await self._schedule_rejected(plans, await self._schedule(plans))
 
     async def _create(self, manifest: Object) -> None:
@@ -204,7 +204,7 @@ class PlannedNodes:
             await self._provision_volumes()
             assert await self._are_nodes_ready()
             pods = [*filter(concerns, await self._items("Pod"))]
-            assert daemon_pods <= {place_of_daemon_pod(one) for one in pods if is_daemon_pod(one)}
+            assert daemon_pods <= {key_of_daemon_pod(one) for one in pods if is_daemon_pod(one)}
             assert all(one["spec"].get("nodeName") or scheduler_message(one) for one in pods)
 
         await wait_until(assert_attempted, poll_interval=_POLL_SECONDS)
