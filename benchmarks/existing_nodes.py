@@ -29,7 +29,7 @@ from benchmarks.report import describe_machine
 from benchmarks.scale import DEPLOYMENT, process_usage, sandbox_plan
 from tenure.apis import labels
 from tenure.cli.demo.script import NAME
-from tenure.cli.exit_codes import CommandFailed, exit_process
+from tenure.cli.exit_codes import exit_process
 from tenure.cli.sandbox.environment import SandboxSession
 from tenure.cli.sandbox.worker_process import service_account
 from tenure.kube.client.resources import NODE_CLAIMS, NODE_POOLS, NODES
@@ -48,7 +48,6 @@ LEASE_SECONDS: Final = 3600
 """The Lease of a Node is renewed four times in this time."""
 SPARE_WORKFLOWS: Final = 500
 AT_ONCE: Final = 32
-POLL: Final = 0.05
 REPETITIONS: Final = 3
 TIMEOUT: Final = 600.0
 CONTROLLER_MANAGER: Final = "kube-controller-manager"
@@ -349,12 +348,10 @@ async def _create_pod(session: SandboxSession, spec: Object, *, cpu: str = "10m"
 
 
 async def _wait_for(session: SandboxSession, is_done: Callable[[], Awaitable[bool]], what: str) -> None:
-    deadline = time.monotonic() + TIMEOUT
-    while not await is_done():
-        session.worker.check()
-        if time.monotonic() > deadline:
-            raise CommandFailed(f"{what}: not reached within {TIMEOUT:g} s")
-        await asyncio.sleep(POLL)
+    async def find_problem() -> str:
+        return "" if await is_done() else "still waiting"
+
+    await session.wait_until_resolved(find_problem, what=what, seconds=TIMEOUT)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeUpdate
-from temporalio.exceptions import ActivityError, RetryState, is_cancelled_exception
+from temporalio.exceptions import ActivityError, ApplicationError, RetryState, is_cancelled_exception
 
+from tenure.model.base import Message
 from tenure.model.blockers import CALL_FAILED, NODE_NOT_JOINED
 from tenure.model.nodeclaim.requests import MAX_EVICTED_PODS, NodeClaimRef, ReportRequest
 from tenure.model.nodeclaim.state import NodeClaimState, Phase, Step
@@ -339,6 +340,14 @@ class NodeClaimContext:
 
     def nodepool_workflow_id(self) -> str:
         return ids.nodepool(self.state.identity.cluster, self.state.identity.pool)
+
+    async def signal_nodepool(self, signal: str, message: Message) -> bool:
+        """Signal the workflow of its NodePool. False if it is not running."""
+        try:
+            await workflow.get_external_workflow_handle(self.nodepool_workflow_id()).signal(signal, message)
+        except ApplicationError:
+            return False
+        return True
 
     def set_current_details(self) -> None:
         publish_details(current_details.render_nodeclaim(self.state))

@@ -16,9 +16,17 @@ from tenure.apis import labels
 from tenure.kube.client.resources import NODES
 from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.eventually import wait_until
+from tests.support.product.objects import Object
+from tests.support.product.product import InstalledProduct
 
 PAUSE_SECONDS = 1.0
 """Between two round trips."""
+
+
+def verdict_lines(product: InstalledProduct, nodeclaim: str) -> list[Object]:
+    """The log lines about new verdicts on the NodeClaim, also of killed workers."""
+    lines = [one for one in product.log_entries() if one["message"] == "blocked nodeclaim"]
+    return [one for one in lines if one["NodeClaim"]["name"] == nodeclaim]
 
 
 class RoundTrips:
@@ -45,9 +53,8 @@ class RoundTrips:
         """The Unix time at which this code was logged last."""
         times = [
             datetime.fromisoformat(one["time"]).timestamp()
-            for one in self._scope.product.log_entries()
-            if one["message"] == "blocked nodeclaim"
-            and (one["NodeClaim"]["name"], one["code"]) == (self._nodeclaim, code)
+            for one in verdict_lines(self._scope.product, self._nodeclaim)
+            if one["code"] == code
         ]
         assert times and times[-1] > after, f"{self._nodeclaim} was not {code}"
         return times[-1]

@@ -38,7 +38,7 @@ from tests.chaos.blockages import (
     TIMEOUTS,
     Blockage,
 )
-from tests.chaos.round_trips import RoundTrips, measure_round_trips
+from tests.chaos.round_trips import RoundTrips, measure_round_trips, verdict_lines
 from tests.support.paths import ROOT
 from tests.support.product.cluster_scope import ClusterScope, conditions_by_type, object_names
 from tests.support.product.drains import single_pod
@@ -94,12 +94,12 @@ async def test_every_output_shows_one_verdict_before_and_after_each_worker_kill(
             )
         incidents = {scope: (one.incident, name) for one, scope, (name, _) in rows if one.incident}
         await assert_documented(product, incidents)
-        expected = {name: _format_verdict(verdict) for name, verdict in zip(names, verdicts, strict=True)}
+        expected = {name: _without_slow(verdict.sentence) for name, verdict in zip(names, verdicts, strict=True)}
         conditions = await _attention_conditions(product, names)
         for blockage, scope, (name, _) in rows:
             await restart_worker(product)
             verdict = await wait_until(partial(_assert_same_everywhere, scope, name, blockage.code))
-            assert _format_verdict(verdict) == expected[name], f"{blockage.code}: {verdict}"
+            assert _without_slow(verdict.sentence) == expected[name], f"{blockage.code}: {verdict}"
             assert await wait_until(partial(_list_verdicts, product, names)) == expected
             await _assert_attention(product, names, verdicts)
         assert await _attention_conditions(product, names) == conditions
@@ -114,9 +114,9 @@ async def restart_worker(product: DedicatedProduct) -> None:
     await wait_until(lambda: product.assert_watch_hosted_by(worker))
 
 
-def _format_verdict(verdict: Verdict) -> str:
-    """Its sentence. A node that stays in a phase of its start becomes slow, with the same blocker."""
-    return verdict.sentence.removeprefix("slow: ")
+def _without_slow(sentence: str) -> str:
+    """A node that stays in a phase of its start becomes slow, with the same blocker."""
+    return sentence.removeprefix("slow: ")
 
 
 async def _list_verdicts(product: DedicatedProduct, names: list[str]) -> dict[str, str]:
@@ -124,7 +124,7 @@ async def _list_verdicts(product: DedicatedProduct, names: list[str]) -> dict[st
     found = await read(product.temporal, product.connection.cluster, names, "")
     listed = await with_verdicts(product.temporal, found)
     assert all(one.sentence for one in listed) and len(listed) == len(names), listed
-    return {one.name: one.sentence.removeprefix("slow: ") for one in listed}
+    return {one.name: _without_slow(one.sentence) for one in listed}
 
 
 async def _attention_conditions(product: DedicatedProduct, names: list[str]) -> list[Object | None]:
@@ -156,10 +156,8 @@ async def _verdict_times(
     caused_at = await blockage.cause(scope, name) if blockage.cause else prepared_at
     times = [
         datetime.fromisoformat(one["time"])
-        for one in scope.product.log_entries()
-        if one["message"] == "blocked nodeclaim"
-        and one["NodeClaim"]["name"] == name
-        and one["code"] in (blockage.code, SLOW)
+        for one in verdict_lines(scope.product, name)
+        if one["code"] in (blockage.code, SLOW)
     ][:1]
     attention = conditions.get(labels.NEEDS_ATTENTION, {})
     if attention.get("reason") == blockage.code:
@@ -282,11 +280,7 @@ async def _assert_reported(scope: ClusterScope, name: str, verdict: Verdict, con
 
 def _logged_verdicts(product: InstalledProduct, name: str) -> list[tuple[str, str]]:
     """Codes and sentences. The sentence of a verdict that clears by itself may be an earlier one."""
-    return [
-        (one["code"], one["reason"])
-        for one in product.log_entries()
-        if one["message"] == "blocked nodeclaim" and one["NodeClaim"]["name"] == name
-    ]
+    return [(one["code"], one["reason"]) for one in verdict_lines(product, name)]
 
 
 async def _assert_attention(product: DedicatedProduct, names: list[str], verdicts: list[Verdict]) -> None:

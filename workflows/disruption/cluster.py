@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 from temporalio.exceptions import (
     ActivityError,
-    FailureError,
+    ApplicationError,
     WorkflowAlreadyStartedError,
     is_cancelled_exception,
 )
@@ -132,7 +132,7 @@ class ClusterWorkflow(PausableCluster, IgnoresCancellation):
                 others=reserved_by_others(ledger, request.pool),
                 until=reservations_lapse_at(ledger, request.pool),
             )
-            with suppress(FailureError):
+            with suppress(ApplicationError):
                 await workflow.get_external_workflow_handle(request.workflow_id).signal(
                     "cluster_permit_decided", response
                 )

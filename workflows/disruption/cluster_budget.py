@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from temporalio import workflow
-from temporalio.exceptions import FailureError
+from temporalio.exceptions import ApplicationError
 
 from tenure.model.disruption.permits import ReservationRequest, ReservationResult
 from tenure.model.workflow_states import Permit
@@ -65,7 +65,7 @@ class ClusterPermitReservations:
         request = ReservationRequest(
             pool=self._pool, workflow_id=workflow.info().workflow_id, desired=dict(desired), token=token
         )
-        with suppress(FailureError):
+        with suppress(ApplicationError):
             await workflow.get_external_workflow_handle(self._cluster).signal("reserve_cluster_permit", request)
             return True
         return False

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from temporalio import workflow
-from temporalio.exceptions import FailureError
+from temporalio.exceptions import ApplicationError
 from temporalio.workflow import ActivityCancellationType
 
 from tenure.model.disruption.commands import (
@@ -178,7 +178,7 @@ class Command:
         """False if the workflow is not running."""
         try:
             await workflow.get_external_workflow_handle(workflow_id).signal(signal, message)
-        except FailureError:
+        except ApplicationError:
             return False
         return True
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from temporalio import workflow
-from temporalio.exceptions import FailureError
+from temporalio.exceptions import ApplicationError
 
 from activities.disruption import DisruptionActivities
 from activities.nodeclaim.instance import InstanceActivities
@@ -42,8 +42,7 @@ async def _report_startup_failure(context: NodeClaimContext, *, reason: str, mes
         return
     why = (rejection_reason or labels.LAUNCH_FAILED) if state.phase is Phase.LAUNCH else labels.REGISTRATION_FAILED
     failed = StartupOutcome(uid=context.uid, at=context.now, reason=why, message=f"{context.name}: {message}"[:300])
-    with suppress(FailureError):
-        await workflow.get_external_workflow_handle(context.nodepool_workflow_id()).signal("startup_failed", failed)
+    await context.signal_nodepool("startup_failed", failed)
 
 
 async def delete_nodeclaim(context: NodeClaimContext, *, reason: str, at_once: bool = False) -> None:
@@ -121,7 +120,7 @@ async def signal_replacement_status(context: NodeClaimContext) -> None:
     message = replacement_status(context.state)
     if message is None:
         return
-    with suppress(FailureError):
+    with suppress(ApplicationError):
         await workflow.get_external_workflow_handle(context.state.identity.replaces).signal(
             "replacement_status", message
         )

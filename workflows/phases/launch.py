@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError, FailureError
+from temporalio.exceptions import ActivityError, ApplicationError
 
 from activities.nodeclaim.launch import LaunchActivities
 from tenure.apis import labels
@@ -180,7 +180,7 @@ async def _apply_outcome(context: NodeClaimContext, outcome: GroupOutcome) -> La
         context.update_state(
             unavailable=latest_unavailable_offerings((*context.state.unavailable, *unavailable_offerings), context.now)
         )
-        with suppress(FailureError):
+        with suppress(ApplicationError):
             provisioning = workflow.get_external_workflow_handle(ids.provisioning(context.state.identity.cluster))
             await provisioning.signal(
                 "offerings_unavailable", ObservedUnavailableOfferings(unavailable=unavailable_offerings)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, FailureError, is_cancelled_exception
+from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.disruption import DisruptionActivities
 from tenure.model.disruption.commands import PermitRevoked
@@ -72,12 +72,7 @@ def _irreversible_drain_message(state: NodeClaimState) -> str:
 async def _request_permit_revocation(context: NodeClaimContext, why: str) -> None:
     """Revoke permits that a disruption command has for this node. A NodePool without a workflow has granted none."""
     if context.state.identity.pool:
-        pool = workflow.get_external_workflow_handle(context.nodepool_workflow_id())
-        try:
-            await pool.signal("revoke_permits", PermitRevoked(claim_uid=context.uid, why=why))
-        except FailureError as error:
-            if is_cancelled_exception(error):
-                raise
+        await context.signal_nodepool("revoke_permits", PermitRevoked(claim_uid=context.uid, why=why))
 
 
 RESTORE_TIMEOUT: Final = timedelta(seconds=30)

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Final
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError, RetryState
+from temporalio.exceptions import ActivityError, RetryState
 
 from activities.disruption import DisruptionActivities
 from tenure.apis import labels
@@ -166,7 +166,7 @@ async def _request_permit(context: NodeClaimContext, decision: ReadyDecision) ->
         permit_retries=_count_requests(context, reason),
     )
     context.set_current_details()
-    if not await _signal_nodepool(context, "request_permit", request):
+    if not await context.signal_nodepool("request_permit", request):
         rejection = PermitResult(granted=False, reason=reason, blocked_by="the NodePool has no workflow yet")
         context.update_state(permit=rejection)
 
@@ -183,7 +183,7 @@ async def release_permit(context: NodeClaimContext) -> None:
     """Release the permit, or withdraw the request for one."""
     context.update_state(permit=None, permit_requested_at=None, blocked_by="")
     release = PermitRelease(claim_uid=context.uid, workflow_id=workflow.info().workflow_id)
-    await _signal_nodepool(context, "release_permit", release)
+    await context.signal_nodepool("release_permit", release)
 
 
 async def _delete_with_permit(context: NodeClaimContext, decision: ReadyDecision) -> bool:
@@ -237,12 +237,3 @@ async def _wait_before_recheck(context: NodeClaimContext, failed_checks: int) ->
     """True after a new observation. Without one, the watch may stay wrong, so the delay doubles."""
     pause = min(MAX_RECHECK_DELAY, RECHECK_DELAY * 2 ** min(failed_checks, 6))
     return await context.wait(watch_observed(context), until=context.now + pause, summary="the node is in use")
-
-
-async def _signal_nodepool(context: NodeClaimContext, signal: str, message: PermitRequest | PermitRelease) -> bool:
-    pool = workflow.get_external_workflow_handle(context.nodepool_workflow_id())
-    try:
-        await pool.signal(signal, message)
-    except ApplicationError:
-        return False
-    return True

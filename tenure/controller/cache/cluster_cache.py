@@ -12,6 +12,7 @@ import structlog
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.labels import NODECLASS_HASH_VERSION, REQUESTED_DRA_DRIVERS
 from tenure.controller.cache import daemon_templates, decoders
+from tenure.controller.cache.change_dispatcher import ChangeDispatcher
 from tenure.controller.cache.changes import (
     CacheChanged,
     CacheEvent,
@@ -23,10 +24,9 @@ from tenure.controller.cache.changes import (
     PodDeleted,
     PodReady,
 )
-from tenure.controller.cache.cluster_state import ClusterState
+from tenure.controller.cache.cluster_store import ClusterStore
 from tenure.controller.cache.daemon_templates import DaemonTemplates
 from tenure.controller.cache.devices import Devices
-from tenure.controller.cache.event_publisher import EventPublisher
 from tenure.controller.cache.nodepools import read_nodepool_view
 from tenure.controller.cache.occupancy import concerns_pods
 from tenure.controller.cache.occupancy import with_observed_times as with_times
@@ -75,7 +75,7 @@ _DERIVE: Final = "derive"
 """The step that adds facts of other objects to a pod."""
 
 
-class ClusterCache(ClusterState):
+class ClusterCache(ClusterStore):
     """Applies list-watch deltas and changes of this process, and publishes events. `now` is the wall clock."""
 
     def __init__(
@@ -86,8 +86,8 @@ class ClusterCache(ClusterState):
     ) -> None:
         """`devices`: None if pods with ResourceClaims are refused."""
         super().__init__()
-        self._events = EventPublisher()
-        self.invalid_objects = self._events.invalid_objects
+        self._dispatcher = ChangeDispatcher()
+        self.invalid_objects = self._dispatcher.invalid_objects
         self._devices = devices or Devices()
         self._now, self.default_spread = now, default_spread or DefaultSpread()
         self.pod_admission = PodAdmission()
@@ -104,10 +104,10 @@ class ClusterCache(ClusterState):
         self.planner_changes = PlannerChanges()
 
     def subscribe(self, event: type[E], handler: Callable[[E], None]) -> None:
-        self._events.subscribe(event, handler)
+        self._dispatcher.subscribe(event, handler)
 
     def publish(self, event: CacheEvent) -> None:
-        self._events.publish(event)
+        self._dispatcher.publish(event)
 
     # --- list-watch deltas ---
 

@@ -135,7 +135,8 @@ class BackoffTracker:
         return any(group in launched_for(one) for one in self._cache.nodeclaims.values())
 
     def _on_nodeclaim_deleted(self, event: NodeClaimDeleted) -> None:
-        """Drop a NodeClaim. One that this process saw unused for its whole life still counts for its pending pods."""
+        """Drop a NodeClaim. One that this process saw unused for its whole life still counts for its pending pods. An
+        older one counts unless it had pods, whose groups are not known."""
         claim = event.claim
         used, groups = self._used.pop(claim.name, set()), launched_for(claim)
         if claim.initialized_at is None or claim.initialized_at < self._began or not groups:

@@ -91,9 +91,9 @@ class Packing:
         self._daemon_groups = tuple(group for group in every if group.daemons)
         excluding = [group for group in every if group.excluded_daemons]
         for node_index in self.node_arrays.existing_nodes.present if self._daemon_groups else ():
-            uids = self.node_arrays.existing_nodes.nodes[node_index].pending_daemons
-            excluded = (one.excluded_daemons for one in excluding if self._has_counted_pods(one, node_index))
-            self._count_daemons(node_index, uids.difference(*excluded))
+            if uids := self.node_arrays.existing_nodes.nodes[node_index].pending_daemons:
+                excluded = (one.excluded_daemons for one in excluding if self._has_counted_pods(one, node_index))
+                self._count_daemons(node_index, uids.difference(*excluded))
 
     def _has_counted_pods(self, group: TopologyGroup, node_index: int) -> bool:
         """Whether the domain of the node has pods that the group counts."""

@@ -14,7 +14,7 @@ E = TypeVar("E", bound=CacheEvent)
 log = structlog.get_logger(__name__)
 
 
-class EventPublisher:
+class ChangeDispatcher:
     """Calls the subscribers of an event in the order of subscription."""
 
     def __init__(self) -> None:

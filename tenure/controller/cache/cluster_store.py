@@ -18,7 +18,7 @@ from tenure.scheduling.pods import StartingPods
 from tenure.scheduling.snapshot import Change, Fact, FactKind, Storage
 
 
-class ClusterState:
+class ClusterStore:
     def __init__(self) -> None:
         self.pods: dict[str, PodFact] = {}
         self.nodes: dict[str, NodeFact] = {}
