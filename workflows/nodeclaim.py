@@ -94,7 +94,12 @@ class NodeClaimWorkflow(Pausable, EventApprovals, IgnoresCancellation):
     async def run(self, state: NodeClaimState) -> NodeClaimOutcome:
         context = self._nodeclaim_context
         context.start_run()
-        background_loops = (self._outbox.run(), self._pause_controller.run(), context.enforce_changed_deadline())
+        background_loops = (
+            self._outbox.run(),
+            self._pause_controller.run(),
+            self._confirm_deletions(),
+            context.enforce_changed_deadline(),
+        )
         background_tasks = [asyncio.create_task(loop) for loop in background_loops]
         try:
             while context.state.phase is not Phase.DELETED:
@@ -111,7 +116,6 @@ class NodeClaimWorkflow(Pausable, EventApprovals, IgnoresCancellation):
             await self._finish_activities()
         except ContinueAsNewRequested:
             await stop_background_tasks(background_tasks, self._is_writing)
-            await workflow.wait_condition(workflow.all_handlers_finished)
             # Without an explicit memo, the new run gets the memo of the first run.
             workflow.continue_as_new(context.state, memo=workflow.memo())
         finally:
@@ -120,10 +124,11 @@ class NodeClaimWorkflow(Pausable, EventApprovals, IgnoresCancellation):
         return _build_outcome(context.state)
 
     async def _finish_activities(self) -> None:
-        """Wait up to FLUSH_TIMEOUT for activities that signals started. A completed workflow ignores their results."""
+        """Wait up to FLUSH_TIMEOUT for activities of background tasks. A completed workflow ignores their results."""
+        context = self._nodeclaim_context
         await wait_at_most(
             FLUSH_TIMEOUT,
-            lambda: workflow.all_handlers_finished() and not self._is_writing(),
+            lambda: context.state.unconfirmed_deletion is None and not self._is_writing(),
             "the last activities",
         )
 
@@ -131,33 +136,49 @@ class NodeClaimWorkflow(Pausable, EventApprovals, IgnoresCancellation):
         return self._outbox.is_sending or self._pause_controller.is_writing
 
     @workflow.signal(description="From the watch: the current state of the NodeClaim and its Node")
-    async def observe(self, observed: ObservedNodeClaim) -> None:
+    def observe(self, observed: ObservedNodeClaim) -> None:
         """Store what the watch saw, unless it is outdated. A live read confirms that a NodeClaim is gone."""
-        if (
-            self._is_newer(observed)
-            and (observed.exists or not await nodeclaim_exists(self._nodeclaim_context))
-            and self._is_newer(observed)
-        ):
-            previous = self._nodeclaim_context.state
-            record_not_ready_interval(self._nodeclaim_context, observed)
-            self._nodeclaim_context.update_state(
-                observed=self._merge_with_known(observed),
-                unready_since=self._unready_since(observed),
-                is_newly_unready=self._is_newly_unready(observed),
-                node_missing_since=missing_since(previous, observed, workflow.now()),
-                instance_checks=0 if observed.node_ready else previous.instance_checks,
-                instance_status=InstanceStatus() if observed.node_ready else previous.instance_status,
-                health=record_conditions(
-                    previous, observed.unhealthy, observed.rules, workflow.now(), observed.repair_mode
-                ),
-                expected=previous.expected or observed.expected,
-            )
-            end_recovered_stops(self._nodeclaim_context)
-            if self._nodeclaim_context.state.observed.rules != previous.observed.rules:
-                self._nodeclaim_context.recompute_deadline()
-            if observed.exists:
-                self._pause_controller.observe_annotation(observed.pause)
-            self._nodeclaim_context.set_current_details()
+        if not self._is_newer(observed):
+            return
+        if observed.exists:
+            self._store_observation(observed)
+        else:
+            self._nodeclaim_context.update_state(unconfirmed_deletion=observed)
+
+    async def _confirm_deletions(self) -> None:
+        """Until cancelled: read NodeClaims that the watch reports as gone. The next run repeats a read that has not
+        ended, so that continue-as-new does not wait for it."""
+        context = self._nodeclaim_context
+        while True:
+            await workflow.wait_condition(lambda: context.state.unconfirmed_deletion is not None)
+            observed = context.state.unconfirmed_deletion
+            still_exists = await nodeclaim_exists(context)
+            if observed is not None and not still_exists and self._is_newer(observed):
+                self._store_observation(observed)
+            if context.state.unconfirmed_deletion is observed:
+                context.update_state(unconfirmed_deletion=None)
+
+    def _store_observation(self, observed: ObservedNodeClaim) -> None:
+        previous = self._nodeclaim_context.state
+        record_not_ready_interval(self._nodeclaim_context, observed)
+        self._nodeclaim_context.update_state(
+            observed=self._merge_with_known(observed),
+            unready_since=self._unready_since(observed),
+            is_newly_unready=self._is_newly_unready(observed),
+            node_missing_since=missing_since(previous, observed, workflow.now()),
+            instance_checks=0 if observed.node_ready else previous.instance_checks,
+            instance_status=InstanceStatus() if observed.node_ready else previous.instance_status,
+            health=record_conditions(
+                previous, observed.unhealthy, observed.rules, workflow.now(), observed.repair_mode
+            ),
+            expected=previous.expected or observed.expected,
+        )
+        end_recovered_stops(self._nodeclaim_context)
+        if self._nodeclaim_context.state.observed.rules != previous.observed.rules:
+            self._nodeclaim_context.recompute_deadline()
+        if observed.exists:
+            self._pause_controller.observe_annotation(observed.pause)
+        self._nodeclaim_context.set_current_details()
 
     def _merge_with_known(self, observed: ObservedNodeClaim) -> ObservedNodeClaim:
         """Keep what the observation cannot know: when a node became empty before the watch started, and the rules of a

@@ -68,9 +68,7 @@ class NodePoolWorkflow(Pausable, RolloutApprovals, IgnoresCancellation):
                 await self._run_cycle()
                 if is_continue_as_new_due():
                     await stop_background_tasks([pause_task], lambda: self._pause_controller.is_writing)
-                    await workflow.wait_condition(
-                        lambda: workflow.all_handlers_finished() and not self._permits.is_revoking
-                    )
+                    await workflow.wait_condition(lambda: not self._permits.is_revoking)
                     workflow.continue_as_new(self._state)
         finally:
             pause_task.cancel()

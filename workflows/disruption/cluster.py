@@ -52,7 +52,7 @@ from workflows.activity_options import COMMAND, DECIDE, is_continue_as_new_due, 
 from workflows.current_details import IgnoresCancellation, publish_details
 from workflows.disruption.command import DisruptionWorkflow
 from workflows.pausable import PausableCluster, PauseController
-from workflows.timers import WakeupTimer, stop_background_tasks
+from workflows.timers import STOP_TIMEOUT, WakeupTimer, stop_background_tasks, wait_at_most
 
 ROLL_BACK_TIMEOUT = timedelta(minutes=5)
 
@@ -77,7 +77,7 @@ class ClusterWorkflow(PausableCluster, IgnoresCancellation):
             while not is_continue_as_new_due():
                 await self._run_cycle()
             await stop_background_tasks([pause_task], lambda: self._pause_controller.is_writing)
-            await workflow.wait_condition(workflow.all_handlers_finished)
+            await wait_at_most(STOP_TIMEOUT, workflow.all_handlers_finished, "the last response to a NodePool")
             workflow.continue_as_new(self._state)
         finally:
             pause_task.cancel()

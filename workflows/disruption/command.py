@@ -219,7 +219,6 @@ class DisruptionWorkflow:
             while command.state.step != "Over":
                 command.transition_to(await self._run_step(command))
         except ContinueAsNewRequested:
-            await workflow.wait_condition(workflow.all_handlers_finished)
             workflow.continue_as_new(command.state)
         finished = command.state.over or CommandFinished(proposal_id=command.state.proposal.id, ending="done")
         count_ending(command.state.proposal, finished)

@@ -7,7 +7,7 @@ before any launch.
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
+from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.nodeclaim.recovery import RecoveryActivities
 from tenure.model.nodeclaim.state import Phase
@@ -67,5 +67,7 @@ async def nodeclaim_exists(context: NodeClaimContext) -> bool:
             context.nodeclaim_ref,
             **with_summary(PATCH, "check whether the NodeClaim exists"),
         )
-    except ActivityError:
+    except ActivityError as error:
+        if is_cancelled_exception(error):
+            raise
         return True

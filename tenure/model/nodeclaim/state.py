@@ -95,6 +95,8 @@ class NodeClaimState(Message):
     launched: LaunchedInstance | None = None
     rejection: LaunchRejection | None = None
     observed: ObservedNodeClaim = ObservedNodeClaim()
+    unconfirmed_deletion: ObservedNodeClaim | None = None
+    """The watch reported that the NodeClaim is gone; a live read has not confirmed it yet."""
     unready_since: datetime | None = None
     is_newly_unready: bool = False
     """The instance was not checked since the Node became NotReady."""

@@ -9,12 +9,14 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 import workflows.activity_options
+from tenure.model.errors import TryLater
 from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.temporal_dev_server import served_by_temporal
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
     has_continued_as_new,
     latest_run,
+    query_state,
     wait_until,
     wait_until_phase,
 )
@@ -68,3 +70,21 @@ async def test_continue_as_new_in_every_phase_launches_one_instance(
     assert await has_continued_as_new(fake.client, first)
     assert [step.phase for step in outcome.history] == ALL_PHASES
     assert len(fake.fleet.calls) == 1 and len(fake.instances.terminated) == 1
+
+
+async def test_continue_as_new_does_not_wait_for_failing_read(
+    fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next run repeats the live read of a NodeClaim that the watch reports as gone."""
+    monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 60)
+    handle = await ready_nodeclaim(fake)
+    fake.claims.found.clear()
+    fake.claims.faults["get"] = [TryLater("503") for _ in range(1000)]
+    for _ in range(30):
+        await fake.signal_observed(handle, exists=False)
+    await wait_until(lambda: has_continued_as_new(fake.client, handle))
+    latest = latest_run(fake.client, handle)
+    assert (await query_state(latest)).phase is Phase.READY and fake.instances.terminated == []
+    fake.claims.faults.clear()
+    await latest.result()
+    assert len(fake.instances.terminated) == 1
