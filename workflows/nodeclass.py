@@ -33,24 +33,27 @@ class NodeClassWorkflow(IgnoresCancellation):
     def __init__(self, state: NodeClassState) -> None:
         self._state = state
         self._is_blocked = False
+        self._has_relevant_change = False
 
     @workflow.run
     async def run(self, state: NodeClassState) -> None:
         while self._state.observed.exists:
-            previous = self._state.observed
-            if self._state.observed.deleting:
+            self._has_relevant_change = False
+            deleting = self._state.observed.deleting
+            if deleting:
                 if await self._finalize():
                     return
             else:
                 await self._resolve()
             self._set_current_details()
-            await self._wait_for_change(previous)
+            await self._wait_for_change(deleting)
             if is_continue_as_new_due():
                 workflow.continue_as_new(self._state)
 
     @workflow.signal(description="From the watch: the current state of the EC2NodeClass")
     def observe(self, observed: ObservedNodeClass) -> None:
         if observed.number > self._state.observed.number:
+            self._has_relevant_change |= _is_relevant_change(self._state.observed, observed)
             self._update_state(observed=observed)
 
     @workflow.query(description="The complete state of the workflow")
@@ -105,40 +108,40 @@ class NodeClassWorkflow(IgnoresCancellation):
             consecutive_failures=self._state.consecutive_failures + 1, failing_since=since, failure_message=message
         )
 
-    async def _wait_for_change(self, previous: ObservedNodeClass) -> None:
+    async def _wait_for_change(self, deleting: bool) -> None:
         """Wait for a relevant change of the EC2NodeClass or the number of its NodeClaims, or the next refresh."""
         try:
             await workflow.wait_condition(
-                lambda: self._has_relevant_change(previous),
-                timeout=self._next_delay(previous),
+                lambda: self._has_relevant_change,
+                timeout=self._next_delay(deleting),
                 timeout_summary=f"before {self._state.name} is resolved again",
             )
         except TimeoutError:
             return
 
-    def _next_delay(self, previous: ObservedNodeClass) -> timedelta:
+    def _next_delay(self, deleting: bool) -> timedelta:
         state = self._state
         if state.consecutive_failures:
             longest = min(RETRY_AFTER, FIRST_RETRY_AFTER * (1 << min(state.consecutive_failures - 1, 6)))
             soon = state.retry_after if state.consecutive_failures <= MAX_EARLY_RETRIES else None
             return min(longest, soon or longest)
-        if previous.deleting:
+        if deleting:
             return BLOCKED_RECHECK_INTERVAL if self._is_blocked else RETRY_AFTER
         default = REFRESH_INTERVAL if state.ready == "True" else RETRY_AFTER
         return min(default, state.retry_after or default)
-
-    def _has_relevant_change(self, previous: ObservedNodeClass) -> bool:
-        observed = self._state.observed
-        changed = (observed.generation, observed.deleting, observed.exists) != (
-            previous.generation,
-            previous.deleting,
-            previous.exists,
-        )
-        has_outdated_stamps = bool(observed.stamps) and observed.stamps != previous.stamps
-        return changed or has_outdated_stamps or (observed.deleting and observed.claims != previous.claims)
 
     def _update_state(self, **fields: object) -> None:
         self._state = self._state.model_copy(update=fields)
 
     def _set_current_details(self) -> None:
         publish_details(current_details.render_nodeclass(self._state))
+
+
+def _is_relevant_change(previous: ObservedNodeClass, observed: ObservedNodeClass) -> bool:
+    changed = (observed.generation, observed.deleting, observed.exists) != (
+        previous.generation,
+        previous.deleting,
+        previous.exists,
+    )
+    has_outdated_stamps = bool(observed.stamps) and observed.stamps != previous.stamps
+    return changed or has_outdated_stamps or (observed.deleting and observed.claims != previous.claims)
