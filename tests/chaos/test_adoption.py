@@ -1,44 +1,46 @@
-"""Adoption of a Karpenter cluster: dry run, handover, handback, and a second adoption, without drift or deleted
-nodes.
+"""Adoption of a cluster from Karpenter's own controller: dry run, handover, handback, and a second adoption. No node
+drifts or is replaced.
 """
 
 import asyncio
+import json
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 from tenure.apis import labels
 from tenure.apis.hash import HASH_VERSION
+from tenure.cli.sandbox.worker_process import clean_environment
 from tenure.kube.client.resources import EC2_NODE_CLASSES, NAMESPACES, NODE_CLAIMS, NODE_POOLS
-from tenure.model.base import instance_id_of
-from tests.chaos.adopter import AdoptionRunner
-from tests.support.product import karpenter
 from tests.support.product.cluster_scope import ClusterScope, condition_status, object_names
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.karpenter import (
+    HASH_ANNOTATIONS,
     KARPENTER_DEPLOYMENT_PATH,
+    LEADER_LEASE_PATH,
     TENURE_DEPLOYMENT_PATH,
-    KarpenterConversion,
+    desired_replicas,
     karpenter_and_tenure_deployed,
 )
-from tests.support.product.objects import node_class
+from tests.support.product.objects import Object, node_class
 from tests.support.product.product import DedicatedProduct
 
 CLASS = "of-karpenter"
 READER = "adopter"
 """May read everything in Kubernetes and AWS, and write nothing."""
+QUIET_SECONDS = 25.0
+"""Karpenter checks all nodes for drift when it starts, and starts disruptions every 10 s."""
 
 
 async def test_cluster_is_adopted_from_karpenter_and_handed_back(product: DedicatedProduct) -> None:
-    await product.ensure_worker()
+    await product.stop_workers()
     await product.kube.apply(node_class(CLASS))
     try:
         async with product.scope("adopted", of_class=CLASS, after="Never") as scope:
-            await scope.run_pods(2)
-            await product.stop_workers()
-            conversion = KarpenterConversion(scope, CLASS)
-            claims = await conversion.convert_nodes()
             async with karpenter_and_tenure_deployed(product):
-                await _run_adoption(KarpenterAdoption(scope, conversion, claims))
-            await asyncio.to_thread(conversion.delete_launch_template)
+                claims = object_names(await scope.run_pods(2))
+                await _run_adoption(KarpenterAdoption(product, scope, claims))
             await product.ensure_worker()
     finally:
         await product.delete(EC2_NODE_CLASSES.path(CLASS))
@@ -46,36 +48,97 @@ async def test_cluster_is_adopted_from_karpenter_and_handed_back(product: Dedica
 
 
 async def _run_adoption(adopter: "KarpenterAdoption") -> None:
-    product = adopter.product
+    product, scope = adopter.product, adopter.scope
     await wait_until(adopter.assert_karpenter_leads)
+    templates = await product.launch_template_names()
     before = await adopter.snapshot()
     await adopter.assert_dry_run_writes_nothing()
     await adopter.kill_during_handover()
     result = await adopter.run_cli("--yes", "--settle", "8s")
     assert result["nodeClaims"] == 2 and "none drifted, none was replaced" in result["message"], result
-    await assert_throughout(lambda: adopter.assert_unchanged(before), seconds=5)
+    await adopter.assert_unchanged_throughout(before)
     await adopter.assert_adopted()
-    await adopter.assert_template_exists()
-    await adopter.scope.scale_deployment(3)
-    await wait_until(lambda: adopter.scope.assert_pods_running(3))
-    await wait_until(lambda: adopter.scope.assert_nodes_initialized(3))
+    assert set(templates) <= set(await product.launch_template_names())
+    by_tenure = await adopter.launch_another()
+
     result = await adopter.run_cli("--back", "--yes")
     assert result["nodeClaims"] == 3 and result["left"] == [], result
-    await adopter.assert_usable_by_karpenter()
-    assert not await product.watch_hosts() and await karpenter.desired_replicas(product, TENURE_DEPLOYMENT_PATH) == 0
-    assert await karpenter.desired_replicas(product, KARPENTER_DEPLOYMENT_PATH) == 2
+    assert not await product.watch_hosts() and await desired_replicas(product, TENURE_DEPLOYMENT_PATH) == 0
+    assert await desired_replicas(product, KARPENTER_DEPLOYMENT_PATH) == 2
+    before = await adopter.snapshot()
+    await wait_until(adopter.assert_hashed_by_karpenter)
+    await adopter.assert_unchanged_throughout(before)
+    await adopter.launch_another()
+    await product.delete(NODE_CLAIMS.path(by_tenure))
+    await wait_until(lambda: product.assert_deleted(NODE_CLAIMS.path(by_tenure)))
+    await wait_until(lambda: scope.assert_pods_running(4))
+    await wait_until(lambda: scope.assert_nodes_initialized(4))
+    await wait_until(lambda: scope.assert_instances_alive(4))
+
+    adopter.claims = object_names(await scope.nodeclaims())
+    before = await adopter.snapshot()
     result = await adopter.run_cli("--yes", "--settle", "5s")
-    assert result["nodeClaims"] == 3, result
-    await assert_throughout(lambda: adopter.assert_unchanged(before), seconds=3)
+    assert result["nodeClaims"] == 4 and "none drifted, none was replaced" in result["message"], result
+    await adopter.assert_unchanged_throughout(before, seconds=3)
 
 
-class KarpenterAdoption(AdoptionRunner):
-    """The original Karpenter objects, and checks that need them."""
+class KarpenterAdoption:
+    """Runs `tenure adopt` as a user does. `claims`: the names of NodeClaims that must not change."""
 
-    def __init__(self, scope: ClusterScope, conversion: KarpenterConversion, claims: list[str]) -> None:
-        assert isinstance(scope.product, DedicatedProduct)
-        super().__init__(scope.product, scope, conversion.class_path, claims)
-        self.conversion = conversion
+    def __init__(self, product: DedicatedProduct, scope: ClusterScope, claims: list[str]) -> None:
+        self.product, self.scope, self.claims = product, scope, claims
+        self._class_path = EC2_NODE_CLASSES.path(CLASS)
+
+    def start_cli(self, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [sys.executable, "-m", "tenure", "adopt", "-o", "json", *arguments],
+            env=clean_environment() | self.product.own_sandbox.environment() | environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    async def run_cli(self, *arguments: str, **environment: str) -> Object:
+        """Returns the command's output; its exit code must be 0."""
+        child = self.start_cli(*arguments, **environment)
+        out, errors = await asyncio.to_thread(child.communicate)
+        assert child.returncode == 0, f"{child.returncode}: {errors}\n{out}"
+        result: Object = json.loads(out)
+        return result
+
+    async def snapshot(self) -> dict[str, Any]:
+        """Identities of objects that must not be replaced, and the instance profile of the class."""
+        claims = [one for one in await self.scope.nodeclaims() if one["metadata"]["name"] in self.claims]
+        hosts = {one["status"]["nodeName"] for one in claims}
+        nodes = [one for one in await self.scope.nodes() if one["metadata"]["name"] in hosts]
+        pods = [one for one in await self.scope.pods() if one["spec"].get("nodeName") in hosts]
+        found = await self.product.kube.request("GET", self._class_path)
+        return {
+            "claims": sorted(one["metadata"]["uid"] for one in claims),
+            "nodes": sorted(one["metadata"]["uid"] for one in nodes),
+            "pods": sorted(one["metadata"]["uid"] for one in pods),
+            "instances": sorted(one["status"]["providerID"] for one in claims),
+            "profile": found["status"]["instanceProfile"],
+        }
+
+    async def assert_unchanged(self, before: dict[str, Any]) -> None:
+        assert await self.snapshot() == before
+        for claim in await self.scope.nodeclaims():
+            statuses = {one: condition_status(claim, one) for one in (labels.DRIFTED, labels.DISRUPTION_REASON)}
+            assert "True" not in statuses.values() and "deletionTimestamp" not in claim["metadata"], (statuses, claim)
+
+    async def assert_unchanged_throughout(self, before: dict[str, Any], seconds: float = QUIET_SECONDS) -> None:
+        await assert_throughout(lambda: self.assert_unchanged(before), seconds=seconds)
+
+    async def launch_another(self) -> str:
+        """Scale up by one pod, which needs a node. Returns the name of its NodeClaim, which counts from then on."""
+        pods = len(self.claims) + 1
+        await self.scope.scale_deployment(pods)
+        await wait_until(lambda: self.scope.assert_pods_running(pods))
+        claims = object_names(await wait_until(lambda: self.scope.assert_nodes_initialized(pods)))
+        (launched,) = set(claims) - set(self.claims)
+        self.claims = claims
+        return launched
 
     async def assert_dry_run_writes_nothing(self) -> None:
         """With read-only rights, the dry run tries no write and predicts no change to the two nodes."""
@@ -89,8 +152,9 @@ class KarpenterAdoption(AdoptionRunner):
         own_nodeclaims = [one for one in preview["nodeClaims"] if one["nodeClaim"] in self.claims]
         statuses = {(one["phase"], one["drift"] is None, one["judged"], one["foundByTags"]) for one in own_nodeclaims}
         assert len(own_nodeclaims) == 2 and statuses == {("Ready", True, True, True)}, own_nodeclaims
-        assert preview["instanceProfiles"][CLASS] == {"name": karpenter.PROFILE, "there": True, "whose": "Karpenter's"}
-        assert preview["leases"][0]["holder"] == karpenter.HOLDER and preview["karpenter"]["replicas"] == 2
+        profile = (await self.snapshot())["profile"]
+        assert preview["instanceProfiles"][CLASS] == {"name": profile, "there": True, "whose": "Karpenter's"}
+        assert preview["leases"][0]["holder"] and preview["karpenter"]["replicas"] == 2, preview
         assert preview["wouldLaunch"]["nodes"] == [] and "commands" not in preview["wouldDisrupt"], preview
         assert {one["variable"]: one["outcome"] for one in preview["settings"]}["BATCH_IDLE_DURATION"] == "same"
         assert await self._resource_versions() == versions
@@ -121,41 +185,24 @@ class KarpenterAdoption(AdoptionRunner):
         }
         assert phases == dict.fromkeys(self.claims, "Ready"), phases
 
-    async def assert_usable_by_karpenter(self) -> None:
-        """NodeClaims have finalizers, both hashes, conditions, no taint, and the tags that Karpenter lists by."""
-        claims = await self.scope.nodeclaims()
-        for claim in claims:
-            metadata = claim["metadata"]
-            assert metadata["finalizers"] == [labels.TERMINATION_FINALIZER]
-            assert metadata["labels"][labels.NODECLASS] == CLASS and metadata["labels"][labels.CAPACITY_TYPE]
-            # Karpenter rewrites hashes of another version, and does not drift nodes for them.
-            for key in karpenter.HASH_ANNOTATIONS:
-                assert metadata["annotations"][key] not in ("", "v3", "v6"), metadata["annotations"]
-            for one in (*labels.NODECLAIM_CONDITIONS, labels.READY):
-                assert condition_status(claim, one) == "True", f"{metadata['name']}: {one}"
-            (owner,) = metadata["ownerReferences"]
-            assert (owner["kind"], owner["name"]) == ("NodePool", self.scope.name)
-            instance = instance_id_of(claim["status"]["providerID"])
-            tags = await asyncio.to_thread(self.conversion.instance_tags, instance)
-            assert (tags[labels.TAG_NODEPOOL], tags[labels.TAG_NODECLASS]) == (self.scope.name, CLASS)
-            assert tags[labels.TAG_EKS_CLUSTER_NAME] == self.product.own_sandbox.plan.cluster_name
-        for node in await self.scope.nodes():
-            assert labels.TERMINATION_FINALIZER in node["metadata"]["finalizers"]
-            assert labels.DISRUPTED_TAINT_KEY not in str(node["spec"].get("taints"))
-            owners = [one["name"] for one in node["metadata"]["ownerReferences"]]
-            assert owners and set(owners) <= set(object_names(claims))
-        found = await self.product.kube.request("GET", self.class_path)
-        assert labels.NODECLASS_TERMINATION_FINALIZER in found["metadata"]["finalizers"]
+    async def assert_hashed_by_karpenter(self) -> None:
+        """Karpenter has written its hashes to all NodeClaims, so that it compares them from then on."""
+        expected = await self._hashes(self.scope.pool_path) | await self._hashes(self._class_path)
+        assert set(expected) == set(HASH_ANNOTATIONS) and HASH_VERSION not in expected.values(), expected
+        for claim in self.claims:
+            assert await self._hashes(NODE_CLAIMS.path(claim)) == expected, claim
         await self._assert_not_paused()
 
-    async def assert_template_exists(self) -> None:
-        assert karpenter.TEMPLATE in await self.product.launch_template_names()
+    async def _hashes(self, path: str) -> dict[str, str]:
+        annotations = (await self.product.kube.request("GET", path))["metadata"].get("annotations") or {}
+        return {key: value for key, value in annotations.items() if key in HASH_ANNOTATIONS}
 
     async def assert_karpenter_leads(self) -> None:
-        assert await self.product.find(karpenter.LEASE) is not None
+        lease = await self.product.find(LEADER_LEASE_PATH)
+        assert lease and lease["spec"].get("holderIdentity"), lease
 
     async def _assert_karpenter_stopped(self) -> None:
-        assert await karpenter.desired_replicas(self.product, KARPENTER_DEPLOYMENT_PATH) == 0
+        assert await desired_replicas(self.product, KARPENTER_DEPLOYMENT_PATH) == 0
 
     async def _assert_not_paused(self) -> None:
         found = await self.product.kube.request("GET", NAMESPACES.path("tenure"))

