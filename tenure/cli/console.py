@@ -60,18 +60,20 @@ def folded(*names: str, min_width: int | None = None, max_width: int | None = No
     return [Column(name, overflow="fold", min_width=min_width, max_width=max_width) for name in names]
 
 
-def findings_table(findings: Sequence[Finding]) -> PrintableTable:
-    """Worst last, so that they are right above the prompt."""
-    return make_table(
+def format_findings(findings: Sequence[Finding]) -> list[object]:
+    """A table, the remedies and a summary; the worst findings last, so that they are right above the prompt.
+
+    Each remedy is one line, so that its commands can be copied.
+    """
+    ordered = sorted(findings, key=lambda finding: _ORDER.index(finding.level))
+    table = make_table(
         *unwrapped("", "area"),
-        *folded("subject", max_width=38),
-        *folded("finding", max_width=60),
-        *folded("to do", max_width=50),
-        rows=(
-            (Text(one.level, style=_STYLES[one.level]), one.area, one.subject, one.message, one.todo)
-            for one in sorted(findings, key=lambda finding: _ORDER.index(finding.level))
-        ),
+        *folded("subject", max_width=50),
+        *folded("finding", max_width=90),
+        rows=((Text(one.level, style=_STYLES[one.level]), one.area, one.subject, one.message) for one in ordered),
     )
+    remedies = [line for one in ordered if one.todo for line in (f"{one.subject} ({one.level}):", f"  {one.todo}")]
+    return [table, *(["", "TO DO", *remedies, ""] if remedies else []), summarize_findings(findings)]
 
 
 def summarize_findings(findings: Sequence[Finding]) -> str:

@@ -19,7 +19,7 @@ from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.resources import EC2_NODE_CLASSES, LIFECYCLE_POLICIES, NODE_CLAIMS, NODE_POOLS
 from tenure.model.base import Value
-from tenure.model.errors import Finding, Forbidden, Subject
+from tenure.model.errors import START_WORKER, Finding, Forbidden, Subject, set_in_chart
 
 AREA: Final = "cluster"
 RIGHTS: Final = "rights"
@@ -52,7 +52,7 @@ async def check_version(client: KubeClient, cluster: str) -> list[Finding]:
     numbers = (int(match[1]), int(match[2])) if match else MIN_VERSION
     if not MIN_VERSION <= numbers <= MAX_VERSION:
         low, high = (".".join(map(str, bound)) for bound in (MIN_VERSION, MAX_VERSION))
-        todo = "upgrade Tenure to a version that supports it"
+        todo = f"{set_in_chart('image.tag=VERSION')}, from the sources of a version of Tenure that supports it"
         if numbers < MIN_VERSION:
             todo = f"aws eks update-cluster-version --name {cluster} --kubernetes-version {low}, one minor at a time"
         return [at.advice(f"{version} is outside of the supported versions {low} to {high}", todo)]
@@ -161,12 +161,15 @@ async def check_objects(
     names = {one.name for one in classes}
     found = [one for pool in pools for one in _of_pool(pool, names)]
     for node_class in classes:
-        found += _check_conditions(Subject(AREA, f"EC2NodeClass {node_class.name}"), node_class)
+        found += _check_conditions(Subject(AREA, f"EC2NodeClass {node_class.name}"), "ec2nodeclass", node_class)
     if not pools:
         found.append(Subject(AREA, "NodePools").advice("no NodePool exists", "kubectl apply -f examples"))
     holder = await cluster.leases.find_holder("", lease, now=now) if lease else ""
     if holder:
-        todo = f"stop it before the worker starts: two controllers would manage the same nodes (lease {lease})"
+        todo = (
+            "`tenure adopt` takes over from Karpenter; stop another controller before the worker starts, "
+            f"because two would manage the same nodes (kubectl get leases -A --field-selector metadata.name={lease})"
+        )
         found.append(Subject(AREA, "another controller").problem(f"{holder} is active", todo))
     return found, list(pools), list(classes)
 
@@ -174,23 +177,24 @@ async def check_objects(
 def _of_pool(pool: NodePool, classes: Iterable[str]) -> list[Finding]:
     at, name = Subject(AREA, f"NodePool {pool.name}"), pool.spec.template.spec.node_class_ref.name
     if name not in classes:
-        todo = "create it, or correct spec.template.spec.nodeClassRef.name"
+        todo = f"create it, or kubectl edit nodepool {pool.name}, and correct spec.template.spec.nodeClassRef.name"
         return [at.problem(f"its EC2NodeClass {name} does not exist", todo)]
-    return _check_conditions(at, pool)
+    return _check_conditions(at, "nodepool", pool)
 
 
-def _check_conditions(at: Subject, owner: NodePool | EC2NodeClass) -> list[Finding]:
+def _check_conditions(at: Subject, kind: str, owner: NodePool | EC2NodeClass) -> list[Finding]:
+    """`kind`: as kubectl names it."""
     conditions = {one.type: one for one in owner.status.conditions}
     ready = conditions.get(labels.READY)
     if ready is None:
-        return [at.advice("no Ready condition yet", "start the worker")]
+        return [at.advice("no Ready condition yet", START_WORKER)]
     if ready.is_true:
         return [at.ok("Ready")]
     descriptions = [
         _describe_condition(one) for one in conditions.values() if one.type != labels.READY and not one.is_true
     ]
     message = f"not Ready: {'; '.join(descriptions) or _describe_condition(ready)}"
-    return [at.problem(message, "fix the problems in the conditions")]
+    return [at.problem(message, f"kubectl edit {kind} {owner.name}, and correct the fields that the conditions name")]
 
 
 def _describe_condition(condition: Condition) -> str:

@@ -12,7 +12,16 @@ from tenure.aws.doctor.address import check_address
 from tenure.aws.eks_cluster import Clusters
 from tenure.aws.interruption.zonal_shift import ZonalShifts
 from tenure.model.base import Value, format_number
-from tenure.model.errors import BadInput, Fault, Finding, Forbidden, NotFound, Subject
+from tenure.model.errors import (
+    BadInput,
+    Fault,
+    Finding,
+    Forbidden,
+    NotFound,
+    Subject,
+    deploy_stack,
+    set_in_chart,
+)
 
 AREA: Final = "account"
 
@@ -38,23 +47,29 @@ async def check_caller(clients: AwsClients) -> tuple[Caller, list[Finding]]:
     try:
         response = await clients.call(clients.sts.get_caller_identity)
     except Fault as fault:
-        return Caller(), [at.problem(fault.message, "set the role's credentials: environment, profile or pod identity")]
+        todo = "set the role's credentials (environment, profile or pod identity), then: aws sts get-caller-identity"
+        return Caller(), [at.problem(fault.message, todo)]
     caller = Caller(account=response["Account"], arn=response["Arn"])
     return caller, [at.ok(f"{caller.arn} in {clients.region}")]
 
 
-async def check_zones(zones: ZonalShifts) -> list[Finding]:
-    """No findings if zonal shift is disabled."""
+async def check_zones(zones: ZonalShifts, cluster: str) -> list[Finding]:
+    """No findings if zonal shift is disabled. `cluster`: its name in EKS."""
     at = Subject(AREA, "zonal shift")
     try:
         await zones.check()
         shifted_zones = sorted(await zones.fetch_shifted_zones())
-    except (BadInput, Forbidden) as fault:
-        return [at.problem(fault.message, "see ENABLE_ZONAL_SHIFT, and arc-zonal-shift in deploy/iam")]
+    except BadInput as fault:
+        enable = f"aws eks update-cluster-config --name {cluster} --zonal-shift-config enabled=true"
+        todo = f"{enable}, or {set_in_chart('settings.ENABLE_ZONAL_SHIFT=false')}"
+        return [at.problem(fault.message, todo)]
+    except Forbidden as fault:
+        return [at.problem(fault.message, deploy_stack("role", cluster, "ZonalShift=true"))]
     except Fault as fault:
         return [at.unknown(fault.message, "try again")]
     if shifted_zones:
-        todo = "no action if the shift is intended; it ends when it expires or is cancelled"
+        cancel = "aws arc-zonal-shift cancel-zonal-shift --zonal-shift-id ID"
+        todo = f"no action if the shift is intended; else {cancel}, from aws arc-zonal-shift list-zonal-shifts"
         return [at.advice(f"no instances are launched in {', '.join(shifted_zones)}", todo)]
     return []
 
@@ -65,15 +80,18 @@ async def check_cluster(clusters: Clusters, name: str) -> list[Finding]:
     try:
         facts = await clusters.facts()
     except NotFound as fault:
-        return [at.problem(fault.message, "set CLUSTER_NAME and AWS_REGION to the cluster's name and region")]
+        correct = set_in_chart("settings.CLUSTER_NAME=NAME", "settings.AWS_REGION=REGION")
+        return [at.problem(fault.message, f"aws eks list-clusters, then {correct}")]
     except Forbidden as fault:
-        return [at.problem(fault.message, "allow eks:DescribeCluster, or set CLUSTER_ENDPOINT and its other settings")]
+        allow = deploy_stack("role", name)
+        todo = f"allow eks:DescribeCluster: {allow}, or set CLUSTER_ENDPOINT and its other settings"
+        return [at.problem(fault.message, todo)]
     except Fault as fault:
         return [at.unknown(fault.message, "try again")]
     fields = {"endpoint": facts.endpoint, "certificate": facts.ca_bundle, "Service range": facts.cidr}
     missing = [field for field, value in fields.items() if not value]
     if missing:
-        return [at.problem(f"EKS returned no {', '.join(missing)}", "wait until the cluster is ACTIVE")]
+        return [at.problem(f"EKS returned no {', '.join(missing)}", f"aws eks wait cluster-active --name {name}")]
     todo = f"aws eks describe-cluster --name {name} --query cluster.resourcesVpcConfig, and allow port 443 from here"
     unreachable = await check_address(at, facts.endpoint, todo)
     reachable = unreachable or [at.ok(f"Kubernetes {facts.version}, {facts.endpoint}")]

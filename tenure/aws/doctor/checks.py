@@ -19,33 +19,37 @@ from tenure.aws.doctor.eventbridge import QueueTarget, check_rules, rules_target
 from tenure.aws.doctor.node_role import Identities, check_node_roles, check_spot_role
 from tenure.aws.doctor.nodeclass import PermissionDryRuns, Selectors
 from tenure.aws.doctor.permissions import check_permissions
-from tenure.aws.doctor.queue import AREA, TEMPLATE, check_key, check_policy, check_retention
+from tenure.aws.doctor.queue import AREA, check_key, check_policy, check_retention
 from tenure.aws.eks_cluster import Clusters
 from tenure.aws.interruption.zonal_shift import ZonalShifts
 from tenure.aws.nodeclass.subnets_and_security_groups import FreeAddresses, Networks
 from tenure.aws.settings import AwsSettings
-from tenure.model.errors import Fault, Finding, Forbidden, NotFound, Subject
+from tenure.model.errors import Fault, Finding, Forbidden, NotFound, Subject, deploy_stack, set_in_chart
 from tenure.model.interruption.messages import EventKind
 
 
 async def check_events(
-    clients: AwsClients, queue: str, *, ignored: frozenset[EventKind] = frozenset()
+    clients: AwsClients, cluster: str, queue: str, *, ignored: frozenset[EventKind] = frozenset()
 ) -> list[Finding]:
     """Check the queue and its rules. Without a queue, advise to create one.
 
-    `ignored`: kinds of events that every NodePool's LifecyclePolicies ignore, which need no rule.
+    `cluster`: its name in EKS. `ignored`: kinds of events that every NodePool's LifecyclePolicies ignore, which need
+    no rule.
     """
     if not queue:
-        todo = f"create the queue and its rules ({TEMPLATE}), and set INTERRUPTION_QUEUE to its name"
+        setting = set_in_chart(f"settings.INTERRUPTION_QUEUE={cluster}")
+        todo = f"{deploy_stack('events', cluster)}, then {setting}"
         return [Subject(AREA, "INTERRUPTION_QUEUE").advice("not set: no notice of spot interruptions", todo)]
     at = Subject(AREA, f"queue {queue}")
     try:
         url = (await clients.call(clients.sqs.get_queue_url, QueueName=queue))["QueueUrl"]
     except NotFound as fault:
-        todo = f"create the queue ({TEMPLATE}), or correct INTERRUPTION_QUEUE or AWS_REGION"
+        create = deploy_stack("events", cluster, f"InterruptionQueueName={queue}")
+        todo = f"{create}, or correct INTERRUPTION_QUEUE or AWS_REGION"
         return [at.problem(f"not found in {clients.region}: {fault.message}", todo)]
     except Forbidden as fault:
-        return [at.problem(fault.message, "allow sqs:GetQueueUrl on the queue: deploy/iam/interruption.json")]
+        allow = deploy_stack("role", cluster, f"InterruptionQueueName={queue}")
+        return [at.problem(fault.message, f"allow sqs:GetQueueUrl on the queue: {allow}")]
     except Fault as fault:
         return [at.unknown(fault.message, "try again")]
     try:
@@ -55,7 +59,7 @@ async def check_events(
         return [at.unknown(f"the queue exists, but its attributes cannot be read: {fault.message}", todo)]
     attributes = {str(key): str(value) for key, value in response.get("Attributes", {}).items()}
     itself = [check_retention(queue, attributes), *await check_key(clients, queue, attributes)]
-    where = QueueTarget(queue=queue, arn=attributes["QueueArn"])
+    where = QueueTarget(queue=queue, arn=attributes["QueueArn"], cluster=cluster)
     try:
         rules = await rules_targeting(clients, where.arn)
     except Fault as fault:
@@ -94,21 +98,21 @@ class AwsDoctor:
         caller, found = await check_caller(self._clients)
         if not caller.arn:
             return found
-        identities = Identities(self._clients)
+        identities, cluster = Identities(self._clients), self._settings.cluster_name
         selectors = Selectors(
-            Networks(self._clients, FreeAddresses()), Images(self._clients, self._clusters), identities
+            Networks(self._clients, FreeAddresses()), Images(self._clients, self._clusters), identities, cluster
         )
         trials = PermissionDryRuns(self._clients, self._settings)
         parts = await asyncio.gather(
-            check_cluster(self._clusters, self._settings.cluster_name),
-            check_zones(ZonalShifts(self._clients, self._settings)),
-            check_permissions(self._clients, caller, policies(caller), role=role),
+            check_cluster(self._clusters, cluster),
+            check_zones(ZonalShifts(self._clients, self._settings), cluster),
+            check_permissions(self._clients, caller, policies(caller), cluster, role=role),
             *(selectors.check(one) for one in node_classes),
             *(trials.launch(one) for one in node_classes),
             trials.clean_up(),
-            check_node_roles(self._clients, identities, self._settings.cluster_name, node_classes, aws_auth),
+            check_node_roles(self._clients, identities, cluster, node_classes, aws_auth),
             check_spot_role(self._clients, pools),
-            check_events(self._clients, queue, ignored=ignored),
+            check_events(self._clients, cluster, queue, ignored=ignored),
             check_quotas(self._clients, pools),
         )
         return [*found, *(one for part in parts for one in part)]

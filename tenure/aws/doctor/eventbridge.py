@@ -10,9 +10,9 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from tenure.aws.client.client import AwsClients
-from tenure.aws.doctor.queue import AREA, TEMPLATE
+from tenure.aws.doctor.queue import AREA
 from tenure.model.base import Value
-from tenure.model.errors import Fault, Finding, Subject
+from tenure.model.errors import Fault, Finding, Subject, deploy_stack
 from tenure.model.interruption.messages import EventKind
 
 _EC2: Final = "aws.ec2"
@@ -160,6 +160,8 @@ class Rule(Value):
 class QueueTarget(Value):
     queue: str
     arn: str
+    cluster: str
+    """Its name in EKS, for commands."""
 
     @property
     def region(self) -> str:
@@ -205,13 +207,17 @@ def _explain_missing_rule(kind: EventKind, where: QueueTarget, near: Sequence[Ru
     if meant := next((one for one in near if one.bus != DEFAULT_BUS or where.is_meant_by(one)), None):
         if meant.bus != DEFAULT_BUS:
             message = f"rule {meant.name} is on the bus {meant.bus}, which does not receive AWS's own events"
-            return message, f"create the rule on the default bus of {where.region}"
+            return message, f"create the rule on the default bus of {where.region}: {_deploy_rule(kind, where)}"
         put = f"aws events put-targets --rule {meant.name} --region {where.region} --targets Id=tenure,Arn={where.arn}"
         return f"rule {meant.name} sends them to {_join_targets(meant.targets)}, not to this queue", put
     elsewhere = "; ".join(f"{one.name} sends them to {_join_targets(one.targets)}" for one in near[:_MAX_LISTED])
-    shipped = f"{TEMPLATE} with {kind[0].upper()}{kind[1:]}=true"
-    todo = f"create a rule in {where.region} for {describe_event(kind)} with target {where.arn}: {shipped}"
+    wanted = f"a rule in {where.region} for {describe_event(kind)} with target {where.arn}"
+    todo = f"create {wanted}: {_deploy_rule(kind, where)}"
     return "no rule sends them here" + (f" ({elsewhere})" if elsewhere else ""), todo
+
+
+def _deploy_rule(kind: EventKind, where: QueueTarget) -> str:
+    return deploy_stack("events", where.cluster, f"{kind[0].upper()}{kind[1:]}=true")
 
 
 def _join_targets(targets: Sequence[str]) -> str:

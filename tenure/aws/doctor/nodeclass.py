@@ -19,15 +19,17 @@ from tenure.aws.instance.launch_templates import LaunchTemplate
 from tenure.aws.nodeclass.subnets_and_security_groups import Networks
 from tenure.aws.settings import AwsSettings
 from tenure.aws.tags import cluster_tag, node_tags, tag_specifications
-from tenure.model.errors import Fault, Finding, Forbidden, NotFound, Subject, Throttled, TryLater
+from tenure.model.errors import Fault, Finding, Forbidden, NotFound, Subject, Throttled, TryLater, deploy_stack
 
 AREA: Final = "selectors"
 _FEW_ADDRESSES: Final = 32
+_ADD_SUBNET: Final = "aws ec2 create-subnet --vpc-id VPC-ID --cidr-block CIDR --availability-zone ZONE"
 
 
 class Selectors:
-    def __init__(self, networks: Networks, images: Images, identities: Identities) -> None:
-        self._networks, self._images, self._identities = networks, images, identities
+    def __init__(self, networks: Networks, images: Images, identities: Identities, cluster: str) -> None:
+        """`cluster`: its name in EKS, for commands."""
+        self._networks, self._images, self._identities, self._cluster = networks, images, identities, cluster
 
     async def check(self, node_class: EC2NodeClass) -> list[Finding]:
         """Check every part, even if the check of another part fails."""
@@ -38,36 +40,27 @@ class Selectors:
     async def _check_subnets(self, node_class: EC2NodeClass) -> list[Finding]:
         at = Subject(AREA, f"EC2NodeClass {node_class.name} subnets")
         subnets = await self._networks.find_subnets(node_class)
+        tag = _select("spec.subnetSelectorTerms", "SUBNET-ID", node_class, node_class.spec.subnet_selector_terms)
         if not subnets:
-            return [
-                at.problem(
-                    "no subnets match",
-                    _tagging_command("spec.subnetSelectorTerms", "SUBNET-ID", node_class.spec.subnet_selector_terms),
-                )
-            ]
+            return [at.problem("no subnets match", tag)]
         zones = sorted({one.zone for one in subnets})
         message = f"{len(subnets)} in {', '.join(zones)} with {sum(one.free for one in subnets)} free addresses"
         tight = [one.id for one in subnets if one.free < _FEW_ADDRESSES]
         if len(tight) == len(subnets):
-            return [at.problem(f"{message}: almost exhausted", "add subnets or a secondary CIDR")]
+            return [at.problem(f"{message}: almost exhausted", f"{_ADD_SUBNET}, then {tag}")]
         if tight:
-            todo = "add subnets or a secondary CIDR, or free addresses"
-            return [at.advice(f"{message}; few are left in {', '.join(tight)}", todo)]
+            return [at.advice(f"{message}; few are left in {', '.join(tight)}", f"{_ADD_SUBNET}, then {tag}")]
         if len(zones) == 1:
-            return [at.advice(message, "select subnets of other zones too: capacity differs by zone")]
+            return [at.advice(message, f"select subnets of other zones too, as capacity differs by zone: {tag}")]
         return [at.ok(message)]
 
     async def _check_security_groups(self, node_class: EC2NodeClass) -> list[Finding]:
         at = Subject(AREA, f"EC2NodeClass {node_class.name} security groups")
         groups = await self._networks.find_security_groups(node_class)
         if not groups:
-            field = "spec.securityGroupSelectorTerms"
-            return [
-                at.problem(
-                    "no groups match",
-                    _tagging_command(field, "GROUP-ID", node_class.spec.security_group_selector_terms),
-                )
-            ]
+            terms = node_class.spec.security_group_selector_terms
+            todo = _select("spec.securityGroupSelectorTerms", "GROUP-ID", node_class, terms)
+            return [at.problem("no groups match", todo)]
         return [at.ok(", ".join(one.id for one in groups))]
 
     async def _check_amis(self, node_class: EC2NodeClass) -> list[Finding]:
@@ -75,12 +68,14 @@ class Selectors:
         try:
             images = await self._images.resolve(node_class)
         except AliasError as error:
-            return [at.problem(str(error), "correct the alias in spec.amiSelectorTerms")]
+            return [at.problem(str(error), _edit(node_class, "the alias in spec.amiSelectorTerms"))]
         if not images:
-            return [at.problem("no images match", "correct spec.amiSelectorTerms: owner, name, tags or alias")]
+            todo = _edit(node_class, "spec.amiSelectorTerms: owner, name, tags or alias")
+            return [at.problem("no images match", todo)]
         old = [one.id for one in images if one.deprecated]
         if old:
-            return [at.advice(f"deprecated: {', '.join(old)}", "select a newer image")]
+            todo = _edit(node_class, "spec.amiSelectorTerms, so that it selects a newer image")
+            return [at.advice(f"deprecated: {', '.join(old)}", todo)]
         return [at.ok(f"{len(images)} found, newest {images[0].id}")]
 
     async def _check_identity(self, node_class: EC2NodeClass) -> list[Finding]:
@@ -95,7 +90,10 @@ class Selectors:
         except NotFound as fault:
             field = "instanceProfile" if profile else "role"
             at = Subject(AREA, f"EC2NodeClass {node_class.name} {field}")
-            return [at.problem(fault.message, f"create it, or correct spec.{field}")]
+            create = deploy_stack("nodes", self._cluster, f"NodeRoleName={role}")
+            if profile:
+                create = f"aws iam create-instance-profile --instance-profile-name {profile}, then add its role"
+            return [at.problem(fault.message, f"{create}, or {_edit(node_class, f'spec.{field}')}")]
         except Forbidden:
             todo = f"check with an administrator's credentials whether {profile or role} exists"
             return [at.unknown("the credentials do not allow the check", todo)]
@@ -112,17 +110,25 @@ async def _run_guarded(
         return [Subject(AREA, f"EC2NodeClass {node_class.name}").unknown(fault.message, todo)]
 
 
-def _tagging_command(field: str, resource: str, terms: Sequence[SubnetTerm | SecurityGroupTerm]) -> str:
-    """For the first term with tags; a term without tags selects by ID or name."""
+def _select(
+    field: str, resource: str, node_class: EC2NodeClass, terms: Sequence[SubnetTerm | SecurityGroupTerm]
+) -> str:
+    """Commands that select a resource: by the first term with tags, and by a change of the terms."""
+    edit = _edit(node_class, field)
     tags: Mapping[str, str] = next((one.tags for one in terms if one.tags), {})
     if not tags:
-        return f"correct {field}"
+        return edit
     text = " ".join(f"Key={key},Value={'' if value == '*' else value}" for key, value in tags.items())
-    return f"aws ec2 create-tags --resources {resource} --tags {text}, or correct {field}"
+    return f"aws ec2 create-tags --resources {resource} --tags {text}, or {edit}"
+
+
+def _edit(node_class: EC2NodeClass, field: str) -> str:
+    return f"kubectl edit ec2nodeclass {node_class.name}, and correct {field}"
 
 
 TRIAL_AREA: Final = "trial"
 _POOL: Final = "doctor"
+_RETRY: Final = "fix the cause that EC2 reports, then run `tenure doctor`"
 _TYPES: Final = {"amd64": "m5.large", "arm64": "m6g.large"}
 
 
@@ -135,14 +141,14 @@ class PermissionDryRuns:
         status = node_class.status
         if not (status.amis and status.subnets and status.security_groups):
             return []
-        subject = f"EC2NodeClass {node_class.name}"
+        subject, edit = f"EC2NodeClass {node_class.name}", _edit(node_class, "the field that EC2 names")
         tags = node_tags(self._settings, node_class, _POOL)
         data, ec2 = {"ImageId": status.amis[0].id}, self._clients.ec2
         template = LaunchTemplate(name=f"tenure-doctor-{node_class.name}", data=data, tags=tags).create_request()
         run = self._run_instances_request(node_class, tags)
         found = await asyncio.gather(
-            self._dry_run(f"{subject}: RunInstances", ec2.run_instances, run),
-            self._dry_run(f"{subject}: CreateLaunchTemplate", ec2.create_launch_template, template),
+            self._dry_run(f"{subject}: RunInstances", ec2.run_instances, run, edit),
+            self._dry_run(f"{subject}: CreateLaunchTemplate", ec2.create_launch_template, template, edit),
         )
         return list(found)
 
@@ -197,16 +203,19 @@ class PermissionDryRuns:
             ]
         return [str(one["LaunchTemplateId"]) for one in response.get(key, ())]
 
-    async def _dry_run(self, subject: str, method: Callable[..., Any], request: dict[str, Any]) -> Finding:
+    async def _dry_run(
+        self, subject: str, method: Callable[..., Any], request: dict[str, Any], todo: str = _RETRY
+    ) -> Finding:
+        """`todo`: the remedy if EC2 rejects the request for another reason than permissions."""
         at = Subject(TRIAL_AREA, subject)
         try:
             await self._clients.call(method, DryRun=True, **request)
         except Forbidden as fault:
-            todo = "attach the policies in deploy/iam to the role, and allow iam:PassRole for the nodes' role"
-            return at.problem(fault.message, todo)
+            allow = "attach the policies in deploy/iam to another role, with iam:PassRole for the nodes' role"
+            return at.problem(fault.message, f"{deploy_stack('role', self._settings.cluster_name)}, or {allow}")
         except (Throttled, TryLater) as fault:
             return at.unknown(fault.message, "try again")
         except Fault as fault:
             if fault.code != DRY_RUN and fault.code not in INSUFFICIENT:
-                return at.problem(f"{fault.code}: {fault.message}", "fix the cause that EC2 reports")
+                return at.problem(f"{fault.code}: {fault.message}", todo)
         return at.ok("a dry run would have succeeded")

@@ -12,7 +12,7 @@ from tenure.aws.client.client import AwsClients
 from tenure.aws.client.errors import DRY_RUN
 from tenure.aws.doctor.account import Caller
 from tenure.aws.doctor.queue import as_list
-from tenure.model.errors import Fault, Finding, Forbidden, NotFound, Subject, TryLater
+from tenure.model.errors import Fault, Finding, Forbidden, NotFound, Subject, TryLater, deploy_stack
 
 AREA: Final = "permissions"
 _SAMPLE: Final = "doctor"
@@ -29,17 +29,17 @@ Statement = Mapping[str, Any]
 
 
 async def check_permissions(
-    clients: AwsClients, caller: Caller, statements: Sequence[Statement], *, role: str = ""
+    clients: AwsClients, caller: Caller, statements: Sequence[Statement], cluster: str, *, role: str = ""
 ) -> list[Finding]:
     """`statements`: shipped policy, rendered for the cluster. `role`: ARN; empty for the caller's role."""
-    reads = await asyncio.gather(*(_dry_read(clients, name) for name in _READS))
+    reads = await asyncio.gather(*(_dry_read(clients, name, cluster) for name in _READS))
     found = [one for one in reads if one.level != "ok"] or [
         Subject(AREA, "ec2:Describe*").ok(f"all {len(_READS)} answer a dry run")
     ]
     writing = Subject(AREA, "writing actions")
     try:
         arn = role or await _arn_of(clients, caller)
-        return found + await _simulate_all(clients, arn, statements)
+        return found + await _simulate_all(clients, arn, statements, cluster)
     except (Forbidden, NotFound) as fault:
         todo = "run the doctor once with an administrator's credentials and --role ARN of the worker's role"
         return [*found, writing.unknown(f"IAM's policy simulator is not available: {fault.message}", todo)]
@@ -47,12 +47,13 @@ async def check_permissions(
         return [*found, writing.unknown(fault.message, "try again")]
 
 
-async def _dry_read(clients: AwsClients, method: str) -> Finding:
+async def _dry_read(clients: AwsClients, method: str, cluster: str) -> Finding:
     at = Subject(AREA, "ec2:" + "".join(part.capitalize() for part in method.split("_")))
     try:
         await clients.call(getattr(clients.ec2, method), DryRun=True)
     except Forbidden as fault:
-        return at.problem(fault.message, "attach the policies in deploy/iam to the role")
+        todo = f"{deploy_stack('role', cluster)}, or attach the policies in deploy/iam to another role"
+        return at.problem(fault.message, todo)
     except Fault as fault:
         if fault.code != DRY_RUN:
             return at.unknown(fault.message, "try again")
@@ -67,11 +68,11 @@ async def _arn_of(clients: AwsClients, caller: Caller) -> str:
     return str(response["Role"]["Arn"])
 
 
-_OPTIONAL: Final = frozenset({"AllowScopedReboot", "AllowScopedStopStart"})
-"""Permissions beyond Karpenter's policy, for optional LifecyclePolicy actions."""
+_OPTIONAL: Final = {"AllowScopedReboot": "NodeRepair=true", "AllowScopedStopStart": "StopStart=true"}
+"""Permissions beyond Karpenter's policy, for optional LifecyclePolicy actions, and parameters of the role's stack."""
 
 
-async def _simulate_all(clients: AwsClients, arn: str, statements: Sequence[Statement]) -> list[Finding]:
+async def _simulate_all(clients: AwsClients, arn: str, statements: Sequence[Statement], cluster: str) -> list[Finding]:
     semaphore = asyncio.Semaphore(_AT_ONCE)
 
     async def simulate(statement: Statement) -> list[str]:
@@ -83,8 +84,11 @@ async def _simulate_all(clients: AwsClients, arn: str, statements: Sequence[Stat
     for statement, denied in zip(statements, results, strict=True):
         if denied:
             at = Subject(AREA, statement["Sid"])
-            level = at.advice if statement["Sid"] in _OPTIONAL else at.problem
-            todo = f"attach the statement {statement['Sid']} of deploy/iam, or remove the Deny that overrides it"
+            parameter = _OPTIONAL.get(statement["Sid"])
+            level = at.advice if parameter else at.problem
+            stack = deploy_stack("role", cluster, *([parameter] if parameter else []))
+            other = f"attach the statement {statement['Sid']} of deploy/iam, or remove the Deny that overrides it"
+            todo = f"{stack}, or with another role {other}"
             found.append(level(f"{arn} is denied {', '.join(denied)}", todo))
     allowed = len(statements) - len(found)
     return [

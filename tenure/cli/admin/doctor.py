@@ -16,7 +16,7 @@ from tenure.apis.nodepool import NodePool
 from tenure.aws.doctor.account import Caller
 from tenure.aws.doctor.address import check_address
 from tenure.aws.doctor.checks import AwsDoctor
-from tenure.cli.console import findings_table, summarize_findings
+from tenure.cli.console import format_findings
 from tenure.cli.exit_codes import DONE, FAILED, UsageError
 from tenure.cli.output import Result
 from tenure.cli.worker_settings import settings_command, temporal_connection
@@ -32,7 +32,7 @@ from tenure.kube.doctor import (
     read_aws_auth,
     rights_of,
 )
-from tenure.model.errors import Fault, Finding, Subject, has_problem
+from tenure.model.errors import Fault, Finding, Subject, has_problem, set_in_chart
 from tenure.model.interruption.messages import EventKind
 from tenure.model.nodeclaim.state import Deadlines
 from tenure.policy.interruption.rules import ignored_by_all
@@ -51,8 +51,8 @@ async def doctor(settings: Settings, role: Role = "", node_role: NodeRole = "") 
     Settings come from the environment and flags, as for `tenure worker`.
     """
     found = await run_checks(settings, role=role, node_role=node_role)
-    parts = [findings_table(found), summarize_findings(found)]
-    return Result([one.model_dump() for one in found], parts, FAILED if has_problem(found) else DONE)
+    data = [one.model_dump() for one in found]
+    return Result(data, format_findings(found), FAILED if has_problem(found) else DONE)
 
 
 async def run_checks(settings: Settings, *, role: str = "", node_role: str = "") -> list[Finding]:
@@ -80,7 +80,7 @@ async def _check_cluster(settings: Settings) -> tuple[list[Finding], _ClusterObj
     try:
         cluster = await tenure.kube.adapters.build.connect_all(settings.kubeconfig)
     except Fault as fault:
-        return [Subject("cluster", "API server").problem(fault.message, "set KUBECONFIG")], _ClusterObjects()
+        return [Subject("cluster", "API server").problem(fault.message, _kubeconfig(settings))], _ClusterObjects()
     try:
         found = await check_version(cluster.client, settings.cluster_name)
         found += await check_chart(cluster.client, chart_version())
@@ -97,10 +97,14 @@ async def _check_cluster(settings: Settings) -> tuple[list[Finding], _ClusterObj
         aws_auth = await read_aws_auth(cluster.client)
         return [*found, *objects], _ClusterObjects(pools, classes, aws_auth, ignored)
     except Fault as fault:
-        todo = "check that KUBECONFIG names the right cluster"
-        return [Subject("cluster", "API server").problem(fault.message, todo)], _ClusterObjects()
+        return [Subject("cluster", "API server").problem(fault.message, _kubeconfig(settings))], _ClusterObjects()
     finally:
         await cluster.close()
+
+
+def _kubeconfig(settings: Settings) -> str:
+    write = f"aws eks update-kubeconfig --name {settings.cluster_name} --region {settings.aws_region}"
+    return f"set KUBECONFIG, or {write}"
 
 
 async def list_ignored_events(
@@ -161,5 +165,6 @@ async def _check_temporal(settings: Settings) -> list[Finding]:
             deployment=settings.temporal_deployment_name,
         )
     except UsageError as error:
-        at, todo = Subject("temporal", settings.temporal_address), "set TEMPORAL_ADDRESS, and allow its port from here"
+        at = Subject("temporal", settings.temporal_address)
+        todo = f"allow its port from here, or {set_in_chart('settings.TEMPORAL_ADDRESS=HOST:PORT')}"
         return await check_address(at, settings.temporal_address, todo) or [at.problem(str(error), todo)]

@@ -21,7 +21,7 @@ from tenure.cli.adopt.karpenter_settings import (
     format_flags,
     inherit_settings,
 )
-from tenure.cli.console import PrintableTable, findings_table, make_table, summarize_findings
+from tenure.cli.console import PrintableTable, format_findings, make_table
 from tenure.cli.disruption.plan import format_status
 from tenure.cli.exit_codes import UsageError
 from tenure.cli.nodes.why import as_json as disruption_json
@@ -204,7 +204,7 @@ def format_report(found: AdoptionReport) -> list[object]:
         parts.append("Planned launches:")
         parts += format_simulation(_to_simulation(preview)) if preview.plan else [unknown]
         parts += ["Planned disruption:", *format_status(preview.disruption_status)]
-    return [*parts, findings_table(found.findings), summarize_findings(found.findings), format_conclusion(found)]
+    return [*parts, *format_findings(found.findings), format_conclusion(found)]
 
 
 def format_conclusion(found: AdoptionReport) -> str:

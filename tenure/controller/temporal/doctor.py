@@ -17,7 +17,7 @@ from tenure.controller.temporal.pollers import list_pollers
 from tenure.controller.temporal.queries import query_invalid_objects, query_or_none
 from tenure.controller.temporal.worker_versioning import Builds, read_builds
 from tenure.model.base import format_number
-from tenure.model.errors import Finding, Subject
+from tenure.model.errors import START_WORKER, Finding, InvalidObject, Subject, deploy_stack, set_in_chart
 from tenure.model.interruption.records import InterruptionState
 from workflows import ids, search_attributes
 
@@ -28,6 +28,10 @@ TESTED_VERSIONS: Final = ("1.31.2", "1.32.0")
 _MIB: Final = 2**20
 MIN_BLOB_BYTES: Final = 2 * _MIB
 """Temporal's default limit of a payload; plans of large clusters come near."""
+_SEPARATE: Final = (
+    "use a separate namespace for this cluster: temporal operator namespace create --namespace NAME --retention 30d, "
+    f"then {set_in_chart('settings.TEMPORAL_NAMESPACE=NAME')}"
+)
 _NEAR: Final = ("127.", "localhost", "[::1]")
 
 
@@ -51,10 +55,7 @@ def _check_version(version: str, build: str) -> list[Finding]:
     """Temporal Cloud reports a version of its own, or none."""
     numbers = tuple(int(one) for one in version.partition("-")[0].split(".")[:2] if one.isdecimal())
     if len(numbers) == 2 and numbers < MIN_VERSION:
-        todo = (
-            f"upgrade it to {'.'.join(map(str, MIN_VERSION))} or newer, or set workerVersioning: false in "
-            "the chart's values"
-        )
+        todo = f"upgrade it to {'.'.join(map(str, MIN_VERSION))} or newer, or {set_in_chart('workerVersioning=false')}"
         if build:
             why = (
                 f"version {version} is too old for Worker Versioning, which TEMPORAL_WORKER_BUILD_ID={build!r} asks for"
@@ -69,7 +70,7 @@ def _check_updates(namespace: str, has_capabilities: bool, *, updates: bool) -> 
     if not has_capabilities:
         return []
     if not updates:
-        todo = "set frontend.enableUpdateWorkflowExecution to true in the server's dynamic config"
+        todo = _set_dynamic_config("frontend.enableUpdateWorkflowExecution", "true")
         message = f"not allowed in {namespace}: nothing can be approved or paused"
         return [Subject(AREA, "updates").problem(message, todo)]
     return [Subject(AREA, "updates").ok("allowed")]
@@ -81,7 +82,7 @@ def _check_limits(namespace: str, blob: int) -> list[Finding]:
         return []
     message = f"a payload in {namespace} may have {format_number(blob / _MIB, 6)} MiB"
     if blob < MIN_BLOB_BYTES:
-        todo = "raise limit.blobSize.error to 2097152 or more in the server's dynamic config"
+        todo = _set_dynamic_config("limit.blobSize.error", str(MIN_BLOB_BYTES))
         return [Subject(AREA, "limits").advice(f"{message}; plans of a large cluster need more", todo)]
     return [Subject(AREA, "limits").ok(message)]
 
@@ -89,8 +90,16 @@ def _check_limits(namespace: str, blob: int) -> list[Finding]:
 def _check_encryption(address: str, *, secure: bool) -> list[Finding]:
     if secure or address.startswith(_NEAR):
         return []
-    todo = "set TEMPORAL_TLS, or the files of mTLS, unless a service mesh encrypts the connection"
+    todo = f"{set_in_chart('settings.TEMPORAL_TLS=true')}, or the files of mTLS, unless a service mesh encrypts it"
     return [Subject(AREA, "connection").advice(f"Tenure does not encrypt the connection to {address}", todo)]
+
+
+def _set_dynamic_config(name: str, value: str) -> str:
+    return (
+        f"set {name} to {value} in server.dynamicConfig of temporal-values.yaml, "
+        "then helm upgrade temporal temporal --repo https://go.temporal.io/helm-charts --version 1.6.0 "
+        "-n temporal -f deploy/charts/temporal-values.yaml"
+    )
 
 
 _MIN_RETENTION: Final = timedelta(days=3)
@@ -155,10 +164,10 @@ async def _attributes(temporal: Client, _: str) -> list[Finding]:
             "start the worker once with permission to create them, or: "
             f"{describe_attribute_creation(temporal.namespace, missing)}"
             if missing
-            else "use a separate namespace for this cluster"
+            else _SEPARATE
         )
         if full := _exhausted_types(dict(response.custom_attributes)):
-            todo = f"{todo}; but {full}: use a separate namespace for this cluster"
+            todo = f"{todo}; but {full}: {_SEPARATE}"
         return [Subject(AREA, "search attributes").problem(f"missing or of another type: {', '.join(invalid)}", todo)]
     return [Subject(AREA, "search attributes").ok(f"all {len(search_attributes.ALL)} exist")]
 
@@ -167,14 +176,17 @@ async def _workers(temporal: Client, cluster: str, deployment: str) -> list[Find
     queue = ids.task_queue(cluster)
     pollers = await list_pollers(temporal, queue, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW)
     if not pollers:
-        return [Subject(AREA, f"task queue {queue}").advice("no worker polls it", "start the worker")]
+        return [Subject(AREA, f"task queue {queue}").advice("no worker polls it", START_WORKER)]
     names = sorted({one.identity for one in pollers})
     host = await list_pollers(temporal, ids.plan_queue(cluster), TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
     found = [Subject(AREA, f"task queue {queue}").ok(f"{len(names)} workers: {', '.join(names)}")]
     found += check_builds(await read_builds(temporal, cluster, deployment), utc_now())
     if not host:
         message = "no worker hosts the watch, so nothing is planned"
-        todo = f"see the worker's log and /readyz, and the workflow {ids.watch(cluster)} in Temporal's UI"
+        todo = (
+            "kubectl -n tenure logs deploy/tenure gives the reason, and so do /readyz and the workflow "
+            f"{ids.watch(cluster)} in Temporal's UI"
+        )
         found.append(Subject(AREA, f"task queue {ids.plan_queue(cluster)}").advice(message, todo))
     return found
 
@@ -214,9 +226,14 @@ def check_builds(builds: Builds, now: datetime) -> list[Finding]:
 async def check_invalid_objects(temporal: Client, cluster: str) -> list[Finding]:
     """One problem for each object that the controller cannot read."""
     return [
-        Subject("cluster", f"{one.kind} {one.name}").problem(one.message, "fix the field that the message names")
+        Subject("cluster", f"{one.kind} {one.name}").problem(one.message, f"{_edit(one)}, and correct this field")
         for one in (await query_invalid_objects(temporal, cluster)).objects
     ]
+
+
+def _edit(one: InvalidObject) -> str:
+    namespace, _, name = one.name.rpartition("/")
+    return f"kubectl edit {one.kind.lower()} {name}{f' -n {namespace}' if namespace else ''}"
 
 
 async def check_reading(temporal: Client, cluster: str, queue: str) -> list[Finding]:
@@ -226,7 +243,8 @@ async def check_reading(temporal: Client, cluster: str, queue: str) -> list[Find
     if state is None:
         return []
     if state.queue != queue:
-        todo = "restart the workers with the same INTERRUPTION_QUEUE, or set it for doctor as for the worker"
+        same = set_in_chart(f"settings.INTERRUPTION_QUEUE={queue or state.queue}")
+        todo = f"{same}, or set it for doctor as for the worker"
         message = f"the worker reads {state.queue or 'none'}, and INTERRUPTION_QUEUE here is {queue or 'not set'}"
         return [Subject(AREA, "event queue").advice(message, todo)]
     sources = (
@@ -238,7 +256,8 @@ async def check_reading(temporal: Client, cluster: str, queue: str) -> list[Find
         at = Subject(AREA, f"reading {name}")
         if source.failing_since:
             message = f"has failed since {source.failing_since:%Y-%m-%d %H:%M UTC}: {source.fault}"
-            found.append(at.problem(message, f"fix the cause; the permissions are in {permissions}"))
+            todo = f"fix the cause; {deploy_stack('role', cluster)} creates the permissions, which are in {permissions}"
+            found.append(at.problem(message, todo))
         else:
             found.append(at.ok("no error"))
     return found

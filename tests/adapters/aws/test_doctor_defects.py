@@ -10,14 +10,14 @@ import pytest
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.aws.adapters import AwsAdapters
 from tenure.aws.doctor.checks import Policies
-from tenure.model.errors import Finding
+from tenure.model.errors import Finding, deploy_stack, set_in_chart
 from tenure.sandbox.aws.admin.client import AwsControl
 from tenure.sandbox.aws.iam.credentials import WORKER_KEY
 from tests.adapters.aws.test_doctor import CONTROLLER, admin_client, node_pool, run_doctor, statements
 from tests.adapters.aws.test_doctor_node_role import ARN, ROLE, replace_access_entry
 from tests.support.aws.builders import build_nodeclass
-from tests.support.aws.commands import aws_commands, find_mistake
 from tests.support.aws.steps import resolve_nodeclass
+from tests.support.cli.remedies import find_faulty_remedies
 
 POLICY = "arn:aws:iam::aws:policy/"
 QUEUE = "arn:aws:sqs:us-west-2:123456789012:demo"
@@ -171,7 +171,9 @@ ATTACH = f"aws iam attach-role-policy --role-name {ROLE} --policy-arn {POLICY}"
 CREATE_ENTRY = f"aws eks create-access-entry --cluster-name demo --principal-arn {ARN} --type EC2_LINUX"
 TAG = "--tags Key=karpenter.sh/discovery,Value=other"
 INCREASE = "aws service-quotas request-service-quota-increase --service-code ec2 --quota-code"
-STACK = "deploy/cloudformation/events.yaml"
+EDIT = "kubectl edit ec2nodeclass default, and correct"
+SET_ATTRIBUTES = "aws sqs set-queue-attributes --queue-url $(aws sqs get-queue-url --queue-name demo --query QueueUrl"
+STACK = deploy_stack("events", "demo")
 DEFECTS = {
     "no worker policy": Defect(
         lambda one: detach(one, "AmazonEKSWorkerNodePolicy"),
@@ -208,42 +210,45 @@ DEFECTS = {
         lambda one: select_tag(one, "subnetSelectorTerms"),
         "problem",
         "no subnets match",
-        f"aws ec2 create-tags --resources SUBNET-ID {TAG}, or correct spec.subnetSelectorTerms",
+        f"aws ec2 create-tags --resources SUBNET-ID {TAG}, or {EDIT} spec.subnetSelectorTerms",
     ),
     "no tagged security group": Defect(
         lambda one: select_tag(one, "securityGroupSelectorTerms"),
         "problem",
         "no groups match",
-        f"aws ec2 create-tags --resources GROUP-ID {TAG}, or correct spec.securityGroupSelectorTerms",
+        f"aws ec2 create-tags --resources GROUP-ID {TAG}, or {EDIT} spec.securityGroupSelectorTerms",
     ),
     "no image": Defect(
         lambda one: one.set_class(amiFamily="AL2023", amiSelectorTerms=[{"id": "ami-0000000000000dead"}]),
         "problem",
         "no images match",
-        "spec.amiSelectorTerms",
+        f"{EDIT} spec.amiSelectorTerms",
     ),
     "invalid alias": Defect(
         lambda one: one.set_class(amiSelectorTerms=[{"alias": "al2023@a@b"}]),
         "problem",
         "al2023@a@b",
-        "correct the alias in spec.amiSelectorTerms",
+        f"{EDIT} the alias in spec.amiSelectorTerms",
     ),
     "no role": Defect(
-        lambda one: one.set_class(role="no-such-role"), "problem", "no-such-role", "create it, or correct spec.role"
+        lambda one: one.set_class(role="no-such-role"),
+        "problem",
+        "no-such-role",
+        f"{deploy_stack('nodes', 'demo', 'NodeRoleName=no-such-role')}, or {EDIT} spec.role",
     ),
     "no instance profile": Defect(
         lambda one: one.set_class(role="", instanceProfile="no-such-profile"),
         "problem",
         "no-such-profile",
-        "create it, or correct spec.instanceProfile",
+        "aws iam create-instance-profile --instance-profile-name no-such-profile",
     ),
     "exhausted subnets": Defect(
-        lambda one: exhaust_subnets(one, 3), "problem", "almost exhausted", "add subnets or a secondary CIDR"
+        lambda one: exhaust_subnets(one, 3), "problem", "almost exhausted", "aws ec2 create-subnet --vpc-id VPC-ID"
     ),
     "exhausted subnet": Defect(
-        lambda one: exhaust_subnets(one, 1), "advice", "few are left in", "add subnets or a secondary CIDR"
+        lambda one: exhaust_subnets(one, 1), "advice", "few are left in", "aws ec2 create-subnet --vpc-id VPC-ID"
     ),
-    "one zone": Defect(select_one_subnet, "advice", "1 in us-west-2", "select subnets of other zones too"),
+    "one zone": Defect(select_one_subnet, "advice", "1 in us-west-2", f"{EDIT} spec.subnetSelectorTerms"),
     "DNS of the API server": Defect(
         lambda one: one.settings.update(cluster_endpoint="https://cluster.demo.invalid"),
         "problem",
@@ -262,35 +267,43 @@ DEFECTS = {
         "only 203.0.113.0/24 may reach the endpoint",
         "aws eks update-cluster-config --name demo --resources-vpc-config endpointPrivateAccess=true",
     ),
-    "shifted zone": Defect(shift_zone, "advice", "usw2-az1", "no action if the shift is intended"),
-    "no zonal shift": Defect(disable_zonal_shift, "problem", "zonal shift", "ENABLE_ZONAL_SHIFT"),
+    "shifted zone": Defect(shift_zone, "advice", "usw2-az1", "aws arc-zonal-shift cancel-zonal-shift"),
+    "no zonal shift": Defect(disable_zonal_shift, "problem", "zonal shift", "--zonal-shift-config enabled=true"),
     "no queue of this name": Defect(
-        lambda one: setattr(one, "queue", "no-such-queue"), "problem", "not found in us-west-2", STACK
+        lambda one: setattr(one, "queue", "no-such-queue"),
+        "problem",
+        "not found in us-west-2",
+        deploy_stack("events", "demo", "InterruptionQueueName=no-such-queue"),
     ),
-    "no queue": Defect(lambda one: setattr(one, "queue", ""), "advice", "no notice of spot interruptions", STACK),
+    "no queue": Defect(
+        lambda one: setattr(one, "queue", ""),
+        "advice",
+        "no notice of spot interruptions",
+        f"{deploy_stack('events', 'demo')}, then {set_in_chart('settings.INTERRUPTION_QUEUE=demo')}",
+    ),
     "queue without policy": Defect(
-        lambda one: one.set_queue(Policy=""), "problem", "no statement allows events.amazonaws.com", STACK
+        lambda one: one.set_queue(Policy=""), "problem", "no statement allows events.amazonaws.com", SET_ATTRIBUTES
     ),
     "open queue": Defect(
         lambda one: one.set_queue_policy(ALLOW_EVENTS, {**SEND, "Principal": "*"}),
         "advice",
         "allows everyone to send",
-        "allow only events.amazonaws.com",
+        SET_ATTRIBUTES,
     ),
     "short retention": Defect(
         lambda one: one.set_queue(MessageRetentionPeriod="300"),
         "advice",
         "an outage of Temporal of 5 minutes",
-        "aws sqs set-queue-attributes --queue-url $(aws sqs get-queue-url --queue-name demo --query QueueUrl",
+        SET_ATTRIBUTES,
     ),
     "few receives": Defect(limit_receives, "advice", "then they move to the dead-letter queue", "maxReceiveCount"),
     "key of SQS": Defect(
         lambda one: one.set_queue(KmsMasterKeyId="alias/aws/sqs"),
         "problem",
         "EventBridge cannot use alias/aws/sqs",
-        "kms:GenerateDataKey",
+        SET_ATTRIBUTES,
     ),
-    "no rule": Defect(delete_rule, "problem", "no rule sends them here", f"{STACK} with SpotInterruption=true"),
+    "no rule": Defect(delete_rule, "problem", "no rule sends them here", f"{STACK} SpotInterruption=true"),
     "disabled rule": Defect(
         lambda one: one.events.disable_rule(Name="demo-spot-interruption"),
         "problem",
@@ -307,13 +320,13 @@ DEFECTS = {
         lambda one: one.deny_worker("ec2:TerminateInstances"),
         "problem",
         "is denied ec2:TerminateInstances",
-        "attach the statement AllowScopedDeletion of deploy/iam",
+        f"{deploy_stack('role', 'demo')}, or with another role attach the statement AllowScopedDeletion of deploy/iam",
     ),
     "denied reboot": Defect(
         lambda one: one.deny_worker("ec2:RebootInstances"),
         "advice",
         "is denied ec2:RebootInstances",
-        "attach the statement AllowScopedReboot of deploy/iam",
+        deploy_stack("role", "demo", "NodeRepair=true"),
     ),
     "denied read": Defect(
         lambda one: one.deny_doctor("ec2:DescribeSpotPriceHistory"),
@@ -333,4 +346,4 @@ async def test_defect_is_named_alone_with_its_remedy(defect: Defect, account: Ac
     defect.cause(account)
     [found] = [one for one in await account.check() if one.level != "ok"]
     assert found.level == defect.level and defect.message in found.message and defect.todo in found.todo
-    assert [mistake for one in aws_commands(found.todo) if (mistake := find_mistake(one))] == []
+    assert find_faulty_remedies([found]) == []

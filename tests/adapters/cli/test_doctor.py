@@ -11,6 +11,7 @@ from tenure.cli.admin.doctor import run_checks
 from tenure.kube.client.client import KubeClient, connect
 from tenure.kube.doctor import check_schemas, read_aws_auth
 from tenure.settings import Settings, load
+from tests.support.cli.remedies import find_faulty_remedies
 from tests.support.product.shared_sandbox import SharedSandbox
 
 
@@ -45,7 +46,7 @@ async def test_doctor_checks_all_components(shared_sandbox: SharedSandbox) -> No
     (rights,) = [one for one in found if one.area == "rights"]
     assert rights.level == "ok" and "system:serviceaccount:tenure:tenure" in rights.subject
     assert not [one for one in found if one.level == "problem" and one.area in ("cluster", "rights", "account")]
-    assert all(one.todo for one in found if one.level != "ok")
+    assert all(one.todo for one in found if one.level != "ok") and find_faulty_remedies(found) == []
 
 
 @pytest.mark.parametrize(
@@ -78,6 +79,7 @@ async def test_each_unreachable_component_is_a_problem(shared_sandbox: SharedSan
         )
     )
     assert {one.area for one in found if one.level == "problem"} == {"cluster", "account", "temporal"}
+    assert find_faulty_remedies(found) == []
 
 
 async def test_crd_of_another_version_is_a_problem(kube: KubeClient) -> None:

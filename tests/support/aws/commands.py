@@ -12,8 +12,10 @@ from botocore.exceptions import UnknownServiceError
 from botocore.session import Session
 
 OF_EVERY_COMMAND = {"region", "query", "output", "profile"}
-CUSTOM = {("cloudformation", "deploy"), ("ecr", "get-login-password"), ("s3", "sync")}
+CUSTOM = {("cloudformation", "deploy"), ("ecr", "get-login-password"), ("eks", "wait"), ("s3", "sync")}
 """Commands of the AWS CLI itself, which are not operations of a service."""
+RENAMED = {("eks", "update-cluster-version", "kubernetes-version"): "version"}
+"""Options that would conflict with those of every command, and the member of the request."""
 
 
 def aws_commands(text: str) -> Iterator[str]:
@@ -40,7 +42,8 @@ def find_mistake(command: str) -> str:
     found = _operations(service).get(operation)
     if found is None:
         return f"{service} {operation}"
-    options = {one.partition("=")[0].removeprefix("--"): value for one, value in _options(rest)}
+    given = {one.partition("=")[0].removeprefix("--"): value for one, value in _options(rest)}
+    options = {RENAMED.get((service, operation, name), name): value for name, value in given.items()}
     members = {xform_name(name, "-"): shape for name, shape in found.input_shape.members.items()}
     flags = {f"no-{name}" for name, shape in members.items() if _is_flag(shape)}
     required = {xform_name(name, "-") for name in found.input_shape.required_members}

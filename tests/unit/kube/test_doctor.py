@@ -1,12 +1,19 @@
 """`tenure doctor` checks the installed kinds by the HTTP code of a list request."""
 
 import json
+from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.nodepool import NodePool
+from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.client.client import KubeClient, Response
-from tenure.kube.doctor import check_chart, check_kinds, check_version
+from tenure.kube.doctor import check_chart, check_kinds, check_objects, check_version
+from tenure.model.errors import Finding
+from tests.support.cli.remedies import find_faulty_remedies
 
 
 class Api:
@@ -72,7 +79,65 @@ async def test_old_cluster_is_upgraded_and_new_cluster_needs_another_tenure() ->
     (old,) = await check_version(cast(KubeClient, Server("v1.28.9-eks-1")), "demo")
     assert old.todo.startswith("aws eks update-cluster-version --name demo --kubernetes-version 1.29")
     (new,) = await check_version(cast(KubeClient, Server("v1.38.0")), "demo")
-    assert "upgrade Tenure" in new.todo
+    assert "from the sources of a version of Tenure that supports it" in new.todo
+    assert find_faulty_remedies([old, new]) == []
+
+
+def nodepool(node_class: str) -> NodePool:
+    reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": node_class}
+    spec = {"template": {"spec": {"nodeClassRef": reference, "requirements": []}}}
+    return NodePool.from_object({"metadata": {"name": "general", "uid": "u"}, "spec": spec})
+
+
+def nodeclass(**status: Any) -> EC2NodeClass:
+    return EC2NodeClass.from_object({"metadata": {"name": "default", "uid": "u"}, "spec": {}, "status": status})
+
+
+async def check(*, pools: list[NodePool], classes: list[EC2NodeClass], holder: str = "") -> list[Finding]:
+    """The findings to act on."""
+
+    async def find_holder(namespace: str, name: str, *, now: datetime) -> str:
+        return holder
+
+    async def list_pools() -> list[NodePool]:
+        return pools
+
+    async def list_classes() -> list[EC2NodeClass]:
+        return classes
+
+    cluster = SimpleNamespace(
+        pools=SimpleNamespace(list=list_pools),
+        node_classes=SimpleNamespace(list=list_classes),
+        leases=SimpleNamespace(find_holder=find_holder),
+    )
+    found, _, _ = await check_objects(cast(KubeAdapters, cluster), "karpenter-leader-election", datetime.now(UTC))
+    return [one for one in found if one.level != "ok"]
+
+
+NOT_READY = [
+    {"type": "SubnetsReady", "status": "False", "reason": "SubnetsNotFound", "message": "none matches"},
+    {"type": "Ready", "status": "False", "reason": "UnhealthyDependents"},
+]
+
+
+@pytest.mark.parametrize(
+    ("classes", "command"),
+    [
+        ([], "kubectl edit nodepool general"),
+        ([nodeclass(conditions=NOT_READY)], "kubectl edit ec2nodeclass default"),
+        ([nodeclass()], "kubectl -n tenure scale deploy/tenure"),
+    ],
+)
+async def test_object_that_is_not_ready_has_a_command(classes: list[EC2NodeClass], command: str) -> None:
+    found = await check(pools=[nodepool("default")], classes=classes)
+    assert found and find_faulty_remedies(found) == []
+    assert any(command in one.todo for one in found)
+
+
+async def test_missing_nodepool_and_active_karpenter_have_commands() -> None:
+    missing, karpenter = await check(pools=[], classes=[], holder="karpenter-7d9")
+    assert "kubectl apply -f examples" in missing.todo and "`tenure adopt`" in karpenter.todo
+    assert find_faulty_remedies([missing, karpenter]) == []
 
 
 class Deployments:

@@ -11,6 +11,7 @@ from tenure.aws.client.client import AwsClients
 from tenure.aws.doctor.checks import check_events
 from tenure.model.errors import Fault, Finding, Forbidden, NotFound
 from tenure.model.interruption.messages import EventKind
+from tests.support.cli.remedies import find_faulty_remedies
 
 REGION, ACCOUNT = "eu-west-1", "123456789012"
 QUEUE = f"arn:aws:sqs:{REGION}:{ACCOUNT}:demo"
@@ -126,8 +127,8 @@ def account() -> Account:
 
 
 async def findings(account: Account, *ignored: EventKind, queue: str = "demo") -> dict[str, Finding]:
-    found = await check_events(cast(AwsClients, account), queue, ignored=frozenset(ignored))
-    assert all(one.todo for one in found if one.level != "ok")
+    found = await check_events(cast(AwsClients, account), "demo", queue, ignored=frozenset(ignored))
+    assert all(one.todo for one in found if one.level != "ok") and find_faulty_remedies(found) == []
     return {one.subject: one for one in found}
 
 
@@ -271,7 +272,7 @@ async def test_queue_policy_needs_action_but_no_resource(account: Account) -> No
 
 async def test_public_queue_policy_is_reported(account: Account) -> None:
     account.policy(allow() | {"Principal": "*"})
-    found = await check_events(cast(AwsClients, account), "demo")
+    found = await check_events(cast(AwsClients, account), "demo", "demo")
     assert [one.message for one in found if one.level == "advice"] == ["its policy allows everyone to send to it"]
 
 

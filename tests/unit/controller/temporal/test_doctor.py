@@ -1,5 +1,6 @@
 """Findings of `tenure doctor` about Temporal: the service, rejected requests, and the worker's AWS sources."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +28,7 @@ from tenure.model.interruption.records import InterruptionState, SourceState
 from tenure.sandbox.controlplane import tools
 from tenure.sandbox.environment import Sandbox
 from tenure.sandbox.spec import Plan
+from tests.support.cli.remedies import find_faulty_remedies
 from workflows import ids, search_attributes
 
 DENIED = "AccessDenied: user tenure is not authorized to perform sqs:receivemessage"
@@ -50,6 +52,7 @@ async def test_denied_queue_is_reported_with_the_missing_permission() -> None:
     problem, healthy = await findings(InterruptionState(cluster="c", queue="demo", messages=FAILING))
     assert (problem.level, problem.subject) == ("problem", "reading queue demo")
     assert DENIED in problem.message and "2026-01-01 12:00" in problem.message and "interruption.json" in problem.todo
+    assert find_faulty_remedies([problem]) == []
     assert (healthy.level, healthy.subject) == ("ok", "reading instance status")
 
 
@@ -70,6 +73,7 @@ async def test_each_invalid_object_is_a_problem_if_a_worker_responds(responds: b
     found = await check_invalid_objects(cast(Client, SimpleNamespace(get_workflow_handle=handle)), "c")
     problems = [(one.level, one.subject, one.message) for one in found]
     assert problems == [("problem", "Pod default/a", "spec: expected an object")] * responds
+    assert all(one.todo.startswith("kubectl edit pod a -n default") for one in found)
 
 
 async def test_denied_instance_status_is_reported_with_the_missing_permission() -> None:
@@ -85,6 +89,7 @@ async def test_denied_instance_status_is_reported_with_the_missing_permission() 
 async def test_queue_that_differs_from_the_settings_is_reported(worker: str, here: str) -> None:
     [one] = await findings(InterruptionState(cluster="c", queue=worker), here)
     assert one.level == "advice" and (worker or "none") in one.message and (here or "not set") in one.message
+    assert find_faulty_remedies([one]) == []
 
 
 async def test_only_instance_status_is_reported_without_a_queue() -> None:
@@ -142,7 +147,7 @@ async def test_dev_server_has_no_problem_but_advice(tmp_path: Path) -> None:
         found = {one.subject: one for one in await check_temporal(client, "c")}
     assert {"server", "updates", "search attributes"} <= {name for name, one in found.items() if one.level == "ok"}
     assert found[f"task queue {ids.task_queue('c')}"].level == "advice"
-    assert all(one.todo for one in found.values() if one.level != "ok")
+    assert find_faulty_remedies([*found.values()]) == []
 
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -189,7 +194,7 @@ def test_old_server_version_is_advised_to_upgrade(version: str, level: str) -> N
 def test_server_without_worker_versioning_is_a_problem_for_a_build_id() -> None:
     [found] = _check_version("1.27.2", "v2")
     assert found.level == "problem" and "TEMPORAL_WORKER_BUILD_ID='v2'" in found.message
-    assert "1.28" in found.todo and "workerVersioning: false" in found.todo
+    assert "1.28" in found.todo and "--set workerVersioning=false" in found.todo
     assert _check_version("1.28.0", "v2")[0].level == "ok"
 
 
@@ -216,6 +221,26 @@ def test_plain_connection_is_reported_unless_local() -> None:
         == _check_encryption("temporal.example:7233", secure=True)
         == []
     )
+
+
+FINDINGS = {
+    "old server": lambda: _check_version("1.27.2", ""),
+    "old server with a build": lambda: _check_version("1.27.2", "v2"),
+    "no updates": lambda: _check_updates("n", True, updates=False),
+    "small payloads": lambda: _check_limits("n", 2**19),
+    "plain connection": lambda: _check_encryption("temporal.example:7233", secure=False),
+    "no worker of the build": lambda: check_builds(Builds(current="0.3.0", workers={"0.2.0": 1}), NOON),
+    "build without tasks": lambda: check_builds(
+        Builds(current="0.2.0", workers={"0.2.0": 2, "0.3.0": 1}, without_tasks_since={"0.3.0": NOON}),
+        NOON + timedelta(hours=1),
+    )[1:],
+}
+
+
+@pytest.mark.parametrize("check", FINDINGS.values(), ids=list(FINDINGS))
+def test_each_remedy_has_a_command(check: Callable[[], list[Finding]]) -> None:
+    (found,) = check()
+    assert found.level in ("problem", "advice") and find_faulty_remedies([found]) == []
 
 
 def test_exhausted_search_attribute_type_is_named() -> None:

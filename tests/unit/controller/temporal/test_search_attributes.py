@@ -141,7 +141,7 @@ async def test_doctor_names_the_commands_for_missing_attributes() -> None:
     [found] = await _attributes(Namespace(attributes_without("TenurePhase")).client, "c")
     assert found.level == "problem" and found.todo.endswith(describe_attribute_creation("prod", ["TenurePhase"]))
     [found] = await _attributes(Namespace(ALL_ATTRIBUTES | {"TenurePhase": KINDS["Bool"]}).client, "c")
-    assert found.level == "problem" and found.todo == "use a separate namespace for this cluster"
+    assert found.level == "problem" and found.todo.startswith("use a separate namespace for this cluster: ")
     [found] = await _attributes(Namespace(ALL_ATTRIBUTES).client, "c")
     assert found.level == "ok"
 
