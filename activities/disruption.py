@@ -254,8 +254,9 @@ class DisruptionActivities:
     @activity.defn
     @map_faults
     async def disrupt_nodeclaim(self, request: NodeClaimDisruptionRequest) -> DisruptionResult:
-        """Delete the NodeClaim, for a voluntary reason only if it still holds. With `defers_deletion`, the node is only
-        tainted. The node is tainted before the last check, so that no pod is bound before the deletion."""
+        """Delete the NodeClaim, for a voluntary reason or a missing Node only if it still holds. With
+        `defers_deletion`, the node is only tainted. The node is tainted before the last check, so that no pod is bound
+        before the deletion."""
         ref = request.claim
         claim = await find_nodeclaim(self._claims, ref.name, ref.uid)
         if claim is None:
@@ -266,6 +267,8 @@ class DisruptionActivities:
             await self._nodes.mark_disrupted(ref.node_name)
             await self._set_condition(ref.name, ref.uid, _disruption_condition(request))
             return DisruptionResult(outcome="deleting")
+        if request.reason == labels.NODE_NOT_FOUND and await self._nodes.find_by_provider_id(ref.provider_id):
+            return DisruptionResult(outcome="not now", why="its Node exists")
         if request.at_once:
             await self._bound_grace_period(claim, timedelta(0))
         await self._claims.delete(ref.name, ref.uid)

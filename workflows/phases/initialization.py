@@ -6,20 +6,19 @@ LifecyclePolicy replaces it.
 
 from datetime import datetime, timedelta
 
-from temporalio import workflow
-
 from activities.nodeclaim.registration import RegistrationActivities
 from tenure.apis import labels
+from tenure.model.nodeclaim.requests import InitializationResult
 from tenure.model.nodeclaim.state import Phase
 from tenure.policy.interruption.decision import InterruptionDecision
 from tenure.policy.lifecycle.deadlines import action_of
 from tenure.policy.lifecycle.ready import expiry_of, has_expired, is_under_budget, lacks_registration
 from tenure.policy.lifecycle.repair import Repair, decide_repair
-from workflows.activity_options import PATCH, with_summary
+from workflows.activity_options import PATCH, execute_unless, with_summary
 from workflows.nodeclaim_context import NodeClaimContext
 from workflows.outbox import write_condition
 from workflows.phases.failure import delete_nodeclaim, fail_nodeclaim, handle_missing_node
-from workflows.phases.interruption import decide_for_starting_node, disrupt_for_interruption, requires_drain
+from workflows.phases.interruption import decide_for_starting_node, disrupt_for_interruption, must_drain, requires_drain
 from workflows.phases.registration import restore_registration
 from workflows.phases.repair import repair_node
 
@@ -48,7 +47,11 @@ async def run_initialization(context: NodeClaimContext) -> Phase:
             context.mark_overdue()
             reported_reason = why if await _report_blocked(context, why) else ""
         if context.state.overdue and not context.is_alarmed():
-            return Phase.READY if await _initialize_node(context) else await _fail_overdue_nodeclaim(context)
+            if await _initialize_node(context):
+                return Phase.READY
+            if must_drain(context):
+                continue
+            return await _fail_overdue_nodeclaim(context)
         if lacks_registration(context.state):
             await restore_registration(context)
             continue
@@ -136,12 +139,15 @@ def _report_at(context: NodeClaimContext, why: str) -> datetime:
 
 
 async def _initialize_node(context: NodeClaimContext) -> bool:
-    result = await context.execute_until_done(
-        lambda options: workflow.execute_activity_method(
-            RegistrationActivities.initialize_node, context.nodeclaim_ref, **options
+    """False at once if the node must be drained."""
+    result: InitializationResult | None = await context.execute_until_done(
+        lambda options: execute_unless(
+            RegistrationActivities.initialize_node, context.nodeclaim_ref, options, lambda: must_drain(context)
         ),
         with_summary(PATCH, f"initialize {context.state.node_name}"),
     )
+    if result is None:
+        return False
     if result.outcome == "initialized":
         context.update_state(initialized=True, boot_id=result.boot_id)
         context.update_state(expires=result.expires, lifetime=result.lifetime)

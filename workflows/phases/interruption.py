@@ -82,6 +82,12 @@ def requires_drain(decision: InterruptionDecision) -> bool:
     return decision.do in ("drain", "terminate")
 
 
+def must_drain(context: NodeClaimContext) -> bool:
+    """Whether the NodeClaim is being deleted, or an AWS event requires a drain. A call that may take as long as the API
+    server or EC2 does not respond ends then."""
+    return context.is_deleting or requires_drain(decide_interruption(context.state, context.now))
+
+
 def watch_interruption_decision(context: NodeClaimContext) -> Callable[[], bool]:
     """Whether the decision for a starting node has changed since this call."""
     known = decide_for_starting_node(context)

@@ -5,22 +5,22 @@ At the deadline the NodeClaim is deleted (Karpenter's liveness), unless its Life
 
 from datetime import datetime, timedelta
 
-from temporalio import workflow
 from temporalio.exceptions import ActivityError, RetryState
 
 from activities.nodeclaim.registration import RegistrationActivities
 from tenure.apis import labels
 from tenure.model.blockers import CALL_FAILED
 from tenure.model.nodeclaim.node_identity import REGISTERED_GAP
+from tenure.model.nodeclaim.requests import RegistrationResult
 from tenure.model.nodeclaim.state import Phase
-from workflows.activity_options import PATCH, with_summary
+from workflows.activity_options import PATCH, execute_unless, with_summary
 from workflows.nodeclaim_context import NOT_JOINED, NodeClaimContext
 from workflows.outbox import write_condition
 from workflows.phases.failure import fail_nodeclaim
 from workflows.phases.interruption import (
     decide_for_starting_node,
     disrupt_for_interruption,
-    requires_drain,
+    must_drain,
     watch_interruption_decision,
 )
 
@@ -41,11 +41,8 @@ async def run_registration(context: NodeClaimContext) -> Phase:
             happened = await _wait_for_node(
                 context, checked_number, min((one for one in (retry_at, event.until) if one), default=None)
             )
-            if context.is_deleting:
-                context.update_state(disruption="Deleted")
-                return Phase.TERMINATION
-            if requires_drain(decide_for_starting_node(context)):
-                return await disrupt_for_interruption(context)
+            if next_phase := await _end_early(context):
+                return next_phase
             if happened and not _has_joined(context, checked_number):
                 continue
             if not happened and retry_at is None:
@@ -60,12 +57,22 @@ async def run_registration(context: NodeClaimContext) -> Phase:
         context.mark_overdue()
         if await _register_node(context):
             return Phase.INITIALIZATION
+        if next_phase := await _end_early(context):
+            return next_phase
         if not context.is_alarmed():
             break
     await fail_nodeclaim(
         context, reason="RegistrationTimeout", message=f"no Node joined: {context.state.blocked_by or 'none seen'}"
     )
     return Phase.TERMINATION
+
+
+async def _end_early(context: NodeClaimContext) -> Phase | None:
+    """The next phase of a NodeClaim that is being deleted, or whose instance AWS interrupts."""
+    if context.is_deleting:
+        context.update_state(disruption="Deleted")
+        return Phase.TERMINATION
+    return await disrupt_for_interruption(context) if must_drain(context) else None
 
 
 def _recheck_delay(context: NodeClaimContext, attempts: int) -> timedelta:
@@ -77,7 +84,7 @@ def _recheck_delay(context: NodeClaimContext, attempts: int) -> timedelta:
 async def _wait_for_node(context: NodeClaimContext, checked_number: int, retry_at: datetime | None) -> bool:
     interruption_changed = watch_interruption_decision(context)
     return await context.wait_until_deadline(
-        lambda: context.is_deleting or _has_joined(context, checked_number) or interruption_changed(),
+        lambda: must_drain(context) or _has_joined(context, checked_number) or interruption_changed(),
         sooner=retry_at,
         summary="registration deadline",
     )
@@ -92,13 +99,15 @@ async def _register_node(context: NodeClaimContext) -> bool:
     named_options = with_summary(PATCH, f"register {context.state.node_name or 'the Node that joined'}")
     options = named_options if context.is_past_deadline() else context.bound_by_deadline(named_options)
     try:
-        result = await workflow.execute_activity_method(
-            RegistrationActivities.register_node, context.nodeclaim_ref, **options
+        result: RegistrationResult | None = await execute_unless(
+            RegistrationActivities.register_node, context.nodeclaim_ref, options, lambda: must_drain(context)
         )
     except ActivityError as error:
         if error.retry_state is not RetryState.TIMEOUT:
             raise
         context.set_blocked_by(str(error.cause or error)[:200], CALL_FAILED)
+        return False
+    if result is None:
         return False
     match result.outcome:
         case "registered":
@@ -115,14 +124,18 @@ async def _register_node(context: NodeClaimContext) -> bool:
 
 
 async def restore_registration(context: NodeClaimContext) -> bool:
-    """Register a Node that its kubelet created again, or restore removed parts of it. True if the Node is new."""
+    """Register a Node that its kubelet created again, or restore removed parts of it. True if the Node is new. False
+    at once if the node must be drained."""
     observed = context.state.observed
     context.update_state(node_name=observed.node_name)
-    result = await workflow.execute_activity_method(
+    result: RegistrationResult | None = await execute_unless(
         RegistrationActivities.register_node,
         context.nodeclaim_ref,
-        **with_summary(PATCH, f"register {observed.node_name} again"),
+        with_summary(PATCH, f"register {observed.node_name} again"),
+        lambda: must_drain(context),
     )
+    if result is None:
+        return False
     context.update_state(registration_checked=observed.number)
     if result.outcome == "gone":
         context.update_state(observed=context.state.observed.model_copy(update={"exists": False}))

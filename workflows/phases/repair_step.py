@@ -3,24 +3,27 @@
 from datetime import timedelta
 from typing import Literal
 
-from temporalio import workflow
-
 from activities.nodeclaim.repair import RepairActivities
 from tenure.model.node_health import Reboot, RepairRequest, RepairResult
 from tenure.policy.lifecycle import repair as policy
 from tenure.policy.lifecycle.repair import Repair
 from tenure.policy.lifecycle.repair_policies import repair_conditions, unhealthy_pairs
-from workflows.activity_options import PATCH, with_summary
+from workflows.activity_options import PATCH, execute_unless, with_summary
 from workflows.nodeclaim_context import NodeClaimContext
+from workflows.phases.interruption import must_drain
 
 
 async def execute_step(context: NodeClaimContext, repair: Repair, *, within: timedelta | None = None) -> RepairResult:
-    """`within`: the time limit of all attempts. Raises ActivityError."""
+    """`within`: the time limit of all attempts. Ends without a step if the node must be drained. Raises
+    ActivityError."""
     request = build_request(context, repair)
     options = with_summary(PATCH, f"{request.step} for {repair.condition}")
     if within is not None:
         options = {**options, "schedule_to_close_timeout": within}
-    return await workflow.execute_activity_method(RepairActivities.repair_node, request, **options)
+    result: RepairResult | None = await execute_unless(
+        RepairActivities.repair_node, request, options, lambda: must_drain(context)
+    )
+    return result or RepairResult(outcome="not now", why="the node is drained")
 
 
 def build_request(context: NodeClaimContext, repair: Repair) -> RepairRequest:

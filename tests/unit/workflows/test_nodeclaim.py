@@ -246,6 +246,19 @@ async def test_nodeclaim_is_deleted_when_its_node_is_missing_for_too_long(fake: 
     assert outcome.reason == "NodeNotFound" and fake.claims.found == {} and fake.instances.running == {}
 
 
+async def test_node_that_returned_while_nothing_watched_is_not_missing(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
+    node = fake.nodes.found.pop("node-a")
+    await fake.signal_observed(handle)
+    await wait_until(lambda: is_blocked_by(handle, "NodeNotFound"))
+    fake.nodes.found["node-a"] = node
+    await fake.sleep(minutes=30)
+    state = await query_state(handle)
+    assert state.phase is Phase.READY and state.disruption == "" and fake.instances.terminated == []
+    await fake.signal_observed(handle, **BUSY)
+    await wait_until(lambda: has_state(handle, blocked_by="", node_missing_since=None))
+
+
 async def test_nodeclaim_is_deleted_at_once_when_its_node_is_missing_and_its_instance_is_stopped(
     fake: WorkerHarness,
 ) -> None:
@@ -262,6 +275,7 @@ async def test_nodeclaim_is_deleted_at_once_when_its_node_is_missing_and_its_ins
 
 async def test_policy_keeps_a_nodeclaim_without_node(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
+    fake.nodes.found.clear()
     await fake.signal_observed(handle, rules={"nodeMissing": {"deadline": "1m", "whenOverdue": "alarm"}})
     await wait_until(lambda: is_blocked_by(handle, "NodeNotFound"))
     await fake.sleep(hours=1)

@@ -1,12 +1,13 @@
 """Long faults and stale observations: the workflow verifies live state and continues as new."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 
 import workflows.activity_options
 from tenure.model.errors import BadInput, TryLater
+from tenure.model.nodeclaim.node_identity import REGISTERED_GAP
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.provider_results import DrainPod
 from tests.support.fakes.worker import WorkerHarness
@@ -15,13 +16,17 @@ from tests.support.workflows.eventually import (
     Handle,
     count_scheduled,
     has_continued_as_new,
+    is_running,
     latest_run,
     query_state,
+    wait_until,
     wait_until_phase,
     wait_until_skipping_time,
 )
+from tests.support.workflows.interruption_messages import interruption_rules, send_message
 from tests.support.workflows.nodeclaim_workflows import (
     BUSY,
+    JOINED,
     delete_nodeclaim,
     launched_nodeclaim,
     observe_empty,
@@ -172,3 +177,66 @@ async def test_expired_permit_deletes_nothing(fake: WorkerHarness) -> None:
 
 async def has_requested_deletion(handle: Handle) -> bool:
     return await count_scheduled(handle, "disrupt_nodeclaim") == 1
+
+
+OUTAGE = [TryLater("503")] * 10_000
+
+
+async def test_deletion_does_not_wait_for_failing_registration(fake: WorkerHarness) -> None:
+    handle = await launched_nodeclaim(fake)
+    fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"])
+    fake.nodes.faults["register"] = [*OUTAGE]
+    await fake.signal_observed(handle, **JOINED)
+    await wait_until(lambda: is_running(handle, "register_node"))
+    await delete_nodeclaim(fake, handle)
+    await wait_until(lambda: fake.claims.found == {})
+
+
+async def test_deletion_does_not_wait_for_failing_initialization(fake: WorkerHarness) -> None:
+    handle = await registered_nodeclaim(fake)
+    fake.nodes.update_node("node-a", ready=True)
+    fake.nodes.faults["mark_initialized"] = [*OUTAGE]
+    await fake.signal_observed(handle, **BUSY)
+    await wait_until(lambda: is_running(handle, "initialize_node"))
+    await delete_nodeclaim(fake, handle)
+    await wait_until(lambda: fake.claims.found == {})
+
+
+async def test_deletion_does_not_wait_for_failing_restoration(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
+    fake.nodes.faults["register"] = [*OUTAGE]
+    await fake.signal_observed(handle, **{**BUSY, "registration_gaps": (REGISTERED_GAP,)})
+    await wait_until(lambda: is_restored(handle))
+    await delete_nodeclaim(fake, handle)
+    await wait_until(lambda: fake.claims.found == {})
+
+
+async def is_restored(handle: Handle) -> bool:
+    """The second registration of the Node has begun."""
+    return await count_scheduled(handle, "register_node") == 2
+
+
+@pytest.mark.parametrize("observed", [{}, {**BUSY, "node_ready": False}], ids=["missing", "NotReady"])
+async def test_drain_does_not_wait_for_failing_check_of_instance(
+    fake: WorkerHarness, observed: dict[str, object]
+) -> None:
+    handle = await ready_nodeclaim(fake)
+    fake.pods.add("node-a", "web")
+    fake.instances.faults["get"] = [*OUTAGE]
+    await fake.signal_observed(handle, **observed)
+    await wait_until_skipping_time(fake, lambda: is_running(handle, "read_instance_status"))
+    await fake.claims.delete("a", "uid-a")
+    await fake.signal_observed(handle, **observed, deleting=True)
+    await wait_until(lambda: fake.pods.evicted == ["web"])
+
+
+async def test_missing_node_with_maintenance_is_checked_with_pauses(fake: WorkerHarness) -> None:
+    """In initialization, a stop and start for maintenance is no action."""
+    handle, rules = await registered_nodeclaim(fake), interruption_rules(scheduledChange={"action": "stopStart"})
+    await fake.signal_observed(handle, **JOINED, **rules)
+    await send_message(fake, handle, starts=await fake.now() + timedelta(hours=48))
+    fake.nodes.found.clear()
+    await fake.signal_observed(handle, **rules)
+    await fake.sleep(minutes=1)
+    assert (await query_state(handle)).phase is Phase.INITIALIZATION
+    assert await count_scheduled(handle, "read_instance_status") == 1
