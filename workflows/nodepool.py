@@ -6,10 +6,11 @@ the nodes of a static NodePool.
 """
 
 import asyncio
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
+from temporalio.exceptions import ActivityError, RetryState
 
 from activities.nodepool.status import NodePoolActivities
 from tenure.model.disruption.commands import PermitRevoked
@@ -33,6 +34,9 @@ from workflows.rollout import RolloutController
 from workflows.static_capacity import ReplicaController
 from workflows.timers import WakeupTimer, stop_background_tasks
 
+STATUS_TIMEOUT: Final = timedelta(minutes=1)
+"""Time limit of a status update, since permits and replicas wait for it. It is repeated after the same time."""
+
 
 @workflow.defn(name="NodePool")
 class NodePoolWorkflow(Pausable, RolloutApprovals, IgnoresCancellation):
@@ -44,6 +48,7 @@ class NodePoolWorkflow(Pausable, RolloutApprovals, IgnoresCancellation):
         self._written_observation = ObservedNodePool()
         self._has_new_startup_failure = False
         """A NodeClaim failed to start since the status was last written."""
+        self._status_retry_at: datetime | None = None
         target = PauseAnnotationRequest(kind="NodePool", name=state.name)
         self._pause_controller = PauseController(
             lambda: target,
@@ -68,7 +73,7 @@ class NodePoolWorkflow(Pausable, RolloutApprovals, IgnoresCancellation):
                 await self._run_cycle()
                 if is_continue_as_new_due():
                     await stop_background_tasks([pause_task], lambda: self._pause_controller.is_writing)
-                    await workflow.wait_condition(lambda: not self._permits.is_revoking)
+                    await self._permits.send_remaining()
                     workflow.continue_as_new(self._state)
         finally:
             pause_task.cancel()
@@ -77,8 +82,8 @@ class NodePoolWorkflow(Pausable, RolloutApprovals, IgnoresCancellation):
     async def _run_cycle(self) -> None:
         self._set_current_details()
         await self._wait_for_change()
-        if self._state.observed != self._written_observation or self._has_new_startup_failure:
-            if not self._has_new_startup_failure and self._state.observed.is_headroom_only(self._written_observation):
+        if self._state.observed != self._written_observation or self._must_write_status():
+            if not self._must_write_status() and self._state.observed.is_headroom_only(self._written_observation):
                 self._written_observation = self._state.observed
             else:
                 await self._write_status()
@@ -135,11 +140,12 @@ class NodePoolWorkflow(Pausable, RolloutApprovals, IgnoresCancellation):
     async def _wait_for_change(self) -> None:
         """Sleep until a change or the next due time: a budget poll for pending requests, replicas, or the rollout."""
         budget = self._permits.next_poll_at
-        wakeup_times = [one for one in (budget, self._replicas.next_at(), self._rollouts.next_at()) if one is not None]
+        due_times = (budget, self._replicas.next_at(), self._rollouts.next_at(), self._status_retry_at)
+        wakeup_times = [one for one in due_times if one is not None]
         await self._wakeup_timer.wait_until(
             lambda: (
                 self._state.observed != self._written_observation
-                or self._has_new_startup_failure
+                or self._must_write_status()
                 or self._permits.has_work
                 or self._replicas.is_due()
                 or self._rollouts.is_due()
@@ -149,8 +155,14 @@ class NodePoolWorkflow(Pausable, RolloutApprovals, IgnoresCancellation):
             "poll the budget" if budget else "before the next step to spec.replicas",
         )
 
+    def _must_write_status(self) -> bool:
+        """Whether the status must be written without a new observation."""
+        is_retry_due = self._status_retry_at is not None and self._status_retry_at <= workflow.now()
+        return self._has_new_startup_failure or is_retry_due
+
     async def _write_status(self) -> None:
         self._written_observation, self._has_new_startup_failure = self._state.observed, False
+        self._status_retry_at = None
         if not self._written_observation.exists:
             return
         span = longest_rate(self._written_observation.rules, self._written_observation.unread)
@@ -162,9 +174,10 @@ class NodePoolWorkflow(Pausable, RolloutApprovals, IgnoresCancellation):
             if span
             else RecentDisruptions(),
         )
+        options = {**with_summary(PATCH, "write the status"), "schedule_to_close_timeout": STATUS_TIMEOUT}
         try:
             written = await workflow.execute_activity_method(
-                NodePoolActivities.update_nodepool_status, request, **with_summary(PATCH, "write the status")
+                NodePoolActivities.update_nodepool_status, request, **options
             )
             if written.registrations:
                 # Startup failures since the activity started count too.
@@ -175,6 +188,8 @@ class NodePoolWorkflow(Pausable, RolloutApprovals, IgnoresCancellation):
                 past = merge_records(written.recent_disruptions.past, self._state.past, since=workflow.now() - span)
                 self._update_state(past=past)
         except ActivityError as error:
+            if error.retry_state is RetryState.TIMEOUT:
+                self._status_retry_at = workflow.now() + STATUS_TIMEOUT
             self._update_state(blocked_by=f"the status could not be written: {error.cause or error}"[:200])
 
     def _blocked_by(self) -> tuple[str, datetime | None]:

@@ -72,6 +72,8 @@ LEASE = timedelta(minutes=2)
 permit of a command counts until the command can no longer begin."""
 BATCH_WINDOW = timedelta(milliseconds=200)
 """Time to collect the requests of nodes that become empty together."""
+READ_TIMEOUT = timedelta(minutes=1)
+"""Time limit of a read of the budget, since replicas and rollouts wait for it."""
 RESERVATION_TTL = timedelta(minutes=2)
 """Lifetime of a reservation during the decision. A decision after half of this time grants nothing, since another
 NodePool may get the reservation before the response arrives."""
@@ -180,11 +182,6 @@ class DisruptionPermits:
         """When the budgets are read again; None without a pending request."""
         return self._poll_schedule.next_at if self._state().pending_requests else None
 
-    @property
-    def is_revoking(self) -> bool:
-        """Revocations are not sent yet, so the run must not continue as new."""
-        return bool(self._revocations)
-
     def _is_poll_due(self) -> bool:
         is_time = self._poll_schedule.next_at is None or workflow.now() >= self._poll_schedule.next_at
         return bool(self._state().pending_requests) and (self._has_changed or is_time)
@@ -193,11 +190,20 @@ class DisruptionPermits:
 
     async def process_requests(self) -> None:
         """Send due responses, and decide pending requests."""
-        responses, self._pending_responses = self._pending_responses, []
-        await asyncio.gather(*(self._send_response(request, response) for request, response in responses))
+        await self._send_pending_responses()
         if self._is_poll_due():
             await self._decide_requests()
         await self._reservations.sync(self._desired_reservations())
+
+    async def send_remaining(self) -> None:
+        """Before the run continues as new, send responses and revocations, which only this run knows."""
+        while self._pending_responses or self._revocations:
+            await self._send_pending_responses()
+            await workflow.wait_condition(lambda: not self._revocations)
+
+    async def _send_pending_responses(self) -> None:
+        responses, self._pending_responses = self._pending_responses, []
+        await asyncio.gather(*(self._send_response(request, response) for request, response in responses))
 
     async def send_revocations(self) -> None:
         """Until the run ends, signal the holders of revoked permits. A closed workflow needs no signal."""
@@ -324,9 +330,10 @@ class DisruptionPermits:
         if reserved_uids is None:
             return AllowedDisruptions(allowed=0, read=False, why=NO_RESPONSE)
         request = build_allowed_disruptions_request(state, reason, reserved_uids)
+        options = {**with_summary(PATCH, "read the budget"), "schedule_to_close_timeout": READ_TIMEOUT}
         try:
             return await workflow.execute_activity_method(
-                AllowedDisruptionsActivities.read_allowed_disruptions, request, **with_summary(PATCH, "read the budget")
+                AllowedDisruptionsActivities.read_allowed_disruptions, request, **options
             )
         except ActivityError as error:
             return AllowedDisruptions(

@@ -1,5 +1,6 @@
 """NodePool: permits within the budget, expired permits, pauses, and status updates."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -9,7 +10,7 @@ from temporalio.client import WorkflowHandle
 import workflows.activity_options
 from tenure.apis import labels
 from tenure.model.disruption.commands import PermitRevoked
-from tenure.model.errors import BadInput
+from tenure.model.errors import BadInput, TryLater
 from tenure.model.observations import ObservedNodePool
 from tenure.model.signals import PermitRelease, PermitRequest, PermitResult, Resume
 from tests.support.fakes.permit_requester import PermitRequesterWorkflow
@@ -17,6 +18,7 @@ from tests.support.fakes.worker import IDLE_TIMEOUT_SECONDS, WorkerHarness
 from tests.support.workflows.eventually import (
     count_scheduled,
     has_continued_as_new,
+    is_running,
     wait_until,
     wait_until_idle,
     wait_until_skipping_time,
@@ -231,6 +233,27 @@ async def test_rejected_status_update_does_not_block_permits(fake: WorkerHarness
     await wait_until_skipping_time(fake, lambda: have_permits(fake, "a"))
 
 
+async def test_failing_status_update_does_not_block_permits_and_is_repeated(fake: WorkerHarness) -> None:
+    await add_nodeclaims(fake, "a")
+    fake.pools.faults["patch_status"] = [TryLater("503")] * 10_000
+    pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
+    await request_permits(fake, pools, "a")
+    await wait_until_skipping_time(fake, lambda: have_permits(fake, "a"), seconds=20)
+    fake.pools.faults.clear()
+    await wait_until_skipping_time(fake, lambda: status_has_nodes(fake, nodes=1), seconds=20)
+
+
+async def test_failing_read_of_budget_rejects_requests(fake: WorkerHarness) -> None:
+    await add_nodeclaims(fake, "a")
+    fake.nodes.faults["list"] = [TryLater("503")] * 10_000
+    pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
+    await request_permits(fake, pools, "a")
+    await wait_until_skipping_time(fake, lambda: have_rejections(fake, "a"), seconds=20)
+    assert "the budget could not be read" in (await permit_decisions(fake, "a"))[0].blocked_by
+    fake.nodes.faults.clear()
+    await wait_until_skipping_time(fake, lambda: have_permits(fake, "a"), seconds=10)
+
+
 async def test_unreadable_budget_rejects_requests_with_reason(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a")
     fake.nodes.faults["list"] = [BadInput("unknown field selector")]
@@ -274,6 +297,29 @@ async def test_permits_and_pending_requests_survive_continue_as_new(
         one.claim_name for one in state.pending_requests
     ] == ["b"]
     assert len(await permit_decisions(fake, "b")) == 1
+
+
+async def test_renewed_permit_before_continue_as_new_is_confirmed(
+    fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await start_with_requests(fake, "a", "b")
+    await wait_until_skipping_time(fake, lambda: have_rejections(fake, "b"))
+    gate, read_nodes = asyncio.Event(), fake.nodes.list
+
+    async def read_slowly(**selector: Any) -> Any:
+        await gate.wait()
+        return await read_nodes(**selector)
+
+    monkeypatch.setattr(fake.nodes, "list", read_slowly)
+    await first.signal(NodePoolWorkflow.observe, ObservedNodePool(number=2, generation=2))
+    await wait_until_skipping_time(fake, lambda: is_running(first, "read_allowed_disruptions"))
+    monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 1)
+    await request_permits(fake, first, "a")
+    assert await first.query(NodePoolWorkflow.state)
+    gate.set()
+    await wait_until(lambda: has_continued_as_new(fake.client, first))
+    monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 500)
+    await wait_until(lambda: has_decision_count(fake, "a", 2))
 
 
 async def has_decision_count(fake: WorkerHarness, name: str, times: int) -> bool:
