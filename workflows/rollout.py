@@ -35,7 +35,7 @@ from tenure.policy.disruption.budgets import AllowedDisruptions
 from tenure.policy.rollout.decision import evaluate_rollout
 from tenure.policy.rollout.plan import approve, record_gate_results, record_grants, reject, rejection_reason
 from workflows import metrics, search_attributes, visibility
-from workflows.activity_options import GATE, OBSERVE, PATCH, RESOLVE, with_summary
+from workflows.activity_options import GATE, OBSERVE, RESOLVE, with_summary
 
 PINNED_FOR: Final = timedelta(days=30)
 """After this time, a failed image is rolled out again, starting with the first wave."""
@@ -56,6 +56,8 @@ class RolloutController:
         self._last_decision: RolloutDecision | None = None
         self._decided_at: datetime | None = None
         self._next_at: datetime | None = None
+        self._end_retry_at: datetime | None = None
+        """When to try again to remove the annotation of an ended rollout."""
         self._decided_inputs: tuple[object, ...] = ()
         self._must_evaluate = True
         self._was_requested = False
@@ -116,7 +118,7 @@ class RolloutController:
         if state.observed.rollout is None:
             # Invalid rules still exist, so the state of the rollout is kept until they are valid.
             has_ended = state.rollout != RolloutState() and not state.observed.unread.rollout
-            return workflow.now() if has_ended else None
+            return (self._end_retry_at or workflow.now()) if has_ended else None
         return (
             workflow.now() if self._must_evaluate or self._decided_inputs != self._decision_inputs() else self._next_at
         )
@@ -132,7 +134,7 @@ class RolloutController:
             observed.node_class_ready,
             observed.class_generation,
         )
-        return fixed if rollout.finished else (*fixed, observed.usage, state.registrations.outcomes)
+        return (fixed,) if rollout.finished else (fixed, observed.usage, state.registrations.outcomes)
 
     # --- processing ---
 
@@ -291,21 +293,27 @@ class RolloutController:
             return
 
     async def _end_rollout(self) -> None:
-        """Reset the state after the removal of the rollout rules."""
+        """Reset the state after the removal of the rollout rules. Keep it until the annotation is removed, from which
+        new rules would restore it."""
+        ended, self._end_retry_at = self._state().rollout, None
         self._update_rollout(RolloutState())
         self._store_decision(RolloutDecision(state=RolloutState()))
         self._pending_events, self._must_evaluate = (), True
         request = RolloutNotification(name=self._state().name)
-        await workflow.execute_activity_method(
-            RolloutActivities.publish_rollout_status, request, **with_summary(PATCH, "the rollout is over")
-        )
+        try:
+            await workflow.execute_activity_method(
+                RolloutActivities.publish_rollout_status, request, **with_summary(OBSERVE, "the rollout is over")
+            )
+        except ActivityError:
+            self._update_rollout(ended)
+            self._end_retry_at = workflow.now() + RETRY_AFTER_FAULT
         self._on_opened()
 
     def _store_decision(self, decision: RolloutDecision) -> RolloutDecision:
         self._last_decision, self._decided_at, self._next_at = decision, workflow.now(), decision.next_check_at
         self._publish_attributes()
         if decision.state.finished:
-            self._decided_inputs = self._decision_inputs()
+            self._decided_inputs = self._decided_inputs[:1]
         return decision
 
     def _publish_attributes(self) -> None:

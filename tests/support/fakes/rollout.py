@@ -41,8 +41,12 @@ class FakeRolloutActivities:
     queried_gates: list[str] = field(default_factory=list)
     fails_to_observe: bool = False
     """Observations fail."""
+    fails_to_publish: bool = False
+    """Notifications fail."""
     observe_gate: asyncio.Event | None = None
     """If set, observations wait for it."""
+    publish_gate: asyncio.Event | None = None
+    """If set, notifications wait for it."""
 
     @activity.defn
     async def observe_rollout(self, request: RolloutRequest) -> ObservedRollout:
@@ -62,7 +66,11 @@ class FakeRolloutActivities:
 
     @activity.defn
     async def publish_rollout_status(self, notification: RolloutNotification) -> None:
+        if self.fails_to_publish:
+            raise ApplicationError("denied by a webhook", non_retryable=True)
         self.notifications.append(notification)
+        if self.publish_gate:
+            await self.publish_gate.wait()
 
     @activity.defn
     async def pin_amis(self, request: PinRequest) -> bool:

@@ -251,6 +251,33 @@ async def test_removed_rules_end_rollout(wave_rollout: RolloutHarness, skipping:
     await wait_until_skipping_time(skipping, lambda: _wave_has_started(wave_rollout), seconds=5)
 
 
+async def test_rollout_ends_once_its_annotation_can_be_removed(
+    wave_rollout: RolloutHarness, skipping: WorkflowEnvironment
+) -> None:
+    await wave_rollout.request_permits("n0", since=LONG_AGO)
+    await wait_until(lambda: wave_rollout.has_permits(1))
+    wave_rollout.activities.fails_to_publish = True
+    await wave_rollout.handle.signal(RolloutOnlyWorkflow.observe, ObservedNodePool(number=2))
+    await skipping.sleep(timedelta(minutes=3))
+    assert not await _has_no_rollout(wave_rollout) and wave_rollout.activities.notifications[-1].stored_state
+    wave_rollout.activities.fails_to_publish = False
+    await wait_until_skipping_time(skipping, lambda: _has_no_rollout(wave_rollout), seconds=20)
+    assert wave_rollout.activities.notifications[-1].stored_state == ""
+
+
+async def test_change_while_finished_rollout_is_published_is_evaluated(skipping: WorkflowEnvironment) -> None:
+    pool = FakeRolloutActivities(publish_gate=asyncio.Event())
+    pool.set_observed(target=GOOD, updated_nodes=10, ready=10)
+    async with rollout_harness(skipping.client, observed_nodepool(**WAVES), pool) as found:
+        await wait_until(lambda: bool(pool.notifications))
+        changed = (await found.state()).observed.model_copy(update={"generation": 2})
+        await found.handle.signal(RolloutOnlyWorkflow.observe, changed)
+        assert (await found.state()).observed == changed and pool.observe_count == 1
+        assert pool.publish_gate is not None
+        pool.publish_gate.set()
+        await wait_until(lambda: pool.observe_count == 2)
+
+
 async def test_rules_removed_during_check_apply_when_they_return(
     wave_rollout: RolloutHarness, skipping: WorkflowEnvironment
 ) -> None:
