@@ -85,7 +85,9 @@ class ReplicaController:
             self._next_at = workflow.now() + RETRY_AFTER_FAULT
             self._update_replicas(waits_for=f"retried soon: {error.cause or error}"[:300])
             return
-        if result.more or not result.waits_for:
+        # A change during the step may have been undone since.
+        was_observed = self._state().observed.number != observed.number
+        if result.more or not result.waits_for or was_observed:
             self._next_at = workflow.now() + (NEXT_STEP_AFTER if result.more else CONFIRM_AFTER)
         self._record_result(result, _template_key(observed), plan_id if result.more else "", begun=not before.plan_id)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from temporalio.testing import WorkflowEnvironment
@@ -89,6 +90,25 @@ async def test_unready_nodeclass_delays_creation(fake: WorkerHarness) -> None:
     fake.node_classes.add("default")
     await pool.signal_observed(node_class_ready="True now")
     await wait_until(lambda: pool.has_existing(2))
+
+
+async def test_nodeclass_that_was_unready_during_a_step_delays_creation_only_briefly(
+    fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The watch reports it as ready before and after the step."""
+    fake.node_classes.add("default", ready="False")
+    pool, publish = await static_nodepool(fake, 0), fake.events.publish
+
+    async def recover_and_publish(**event: Any) -> None:
+        if event["reason"] == labels.REPLICAS_WAIT and fake.node_classes.found["default"].status.conditions[0].is_false:
+            await pool.signal_observed(node_class_ready="False")
+            fake.node_classes.add("default")
+            await pool.signal_observed()
+        await publish(**event)
+
+    monkeypatch.setattr(fake.events, "publish", recover_and_publish)
+    await pool.scale(2)
+    await wait_until_skipping_time(fake, lambda: pool.has_existing(2), seconds=10)
 
 
 async def test_disabled_feature_gate_blocks_static_nodepool(fake: WorkerHarness) -> None:
