@@ -42,7 +42,7 @@ from tenure.policy.disruption.commands import (
     rejection_reason,
 )
 from workflows import ids
-from workflows.activity_options import PLAN, with_summary
+from workflows.activity_options import PLAN, is_continue_as_new_due, with_summary
 from workflows.disruption.command_context import Command, ContinueAsNewRequested
 from workflows.metrics import count_command, count_ending
 from workflows.phases.node_log import command_fields
@@ -189,6 +189,8 @@ async def roll_back(command: Command) -> Step:
         if is_cancelled_exception(error):
             raise
         command.set_blocked_by(str(error.cause or error)[:200])
+        if is_continue_as_new_due():
+            raise ContinueAsNewRequested from error
         await workflow.sleep(RETRY_AFTER, summary="before the next rollback")
         return "Undo"
     await command.release_permits()

@@ -287,6 +287,17 @@ async def test_long_command_continues_as_new_in_same_step(host: WorkerHarness, m
     assert len(host.disruption.replace_requests) == 1
 
 
+async def test_failing_rollback_continues_as_new(host: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = await start_waiting_command(host)
+    host.nodes.faults["unmark_disrupted"] = [BadInput("422")] * 10_000
+    monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 80)
+    await handle.signal(DisruptionWorkflow.permit_revoked, PermitRevoked(claim_uid="uid-a", why="paused"))
+    await wait_until_skipping_time(host, lambda: has_continued_as_new(host.client, handle), seconds=20)
+    host.nodes.faults.clear()
+    assert (await handle.result()).ending == "cancelled"
+    assert is_undisturbed(host, "a", "b")
+
+
 @pytest.mark.parametrize("ends", ["done", "rolled back"])
 async def test_uncached_worker_takes_same_steps(skipping: WorkflowEnvironment, ends: str) -> None:
     async with WorkerHarness.on(skipping, max_cached_workflows=0).running_worker() as fake, fake.running_planner():
