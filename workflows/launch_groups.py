@@ -120,7 +120,7 @@ class LaunchGroups:
             )
 
     async def _resume_group(self, group: LaunchGroup) -> None:
-        await self._run_group(group, await self._launch_group(group))
+        await self._run_group(group, await self._launch_group(group, resumed=True))
 
     async def _run_group(self, started: LaunchDraft | LaunchGroup, draft: LaunchDraft | None) -> None:
         started_at = workflow.now()
@@ -173,11 +173,12 @@ class LaunchGroups:
         self._update_state(drafts=self._drafts_without(draft), groups=(*self._state().groups, group))
         return group
 
-    async def _launch_group(self, group: LaunchGroup) -> LaunchDraft | None:
+    async def _launch_group(self, group: LaunchGroup, *, resumed: bool = False) -> LaunchDraft | None:
         """Launch, and return the draft of the next attempt for members without an instance; None if the group ends."""
         summary = f"CreateFleet {_format_group(group)}: {len(group.members)} x {group.pool}"
         queue = launch_options(self._state().cluster, group.pool, len(group.members))
-        request = group.model_copy(update={"discovered": self._discovered_capacity(group.request.node_class)})
+        call_fields = {"discovered": self._discovered_capacity(group.request.node_class), "resumed": resumed}
+        request = group.model_copy(update=call_fields)
         try:
             outcome = await workflow.execute_activity_method(
                 LaunchActivities.launch_group, request, **with_summary(CREATE_FLEET, summary), **queue

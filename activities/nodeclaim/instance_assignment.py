@@ -89,7 +89,7 @@ class InstanceAssigner:
         signal, since another attempt may follow.
         """
         members = sorted(group.members, key=lambda member: member.uid)
-        assigned = await self._find_assigned(members)
+        assigned = await self._find_assigned(members) if _may_be_repeated(group) else {}
         assignments = _assign_instances(
             members, list(zip(fleet_result.instances, facts, strict=True)) if facts else [], assigned
         )
@@ -112,9 +112,7 @@ class InstanceAssigner:
         return [claim for claim in found if claim is not None]
 
     async def _find_assigned(self, members: Sequence[LaunchGroupMember]) -> Mapping[str, NodeClaim]:
-        """NodeClaims to which an earlier attempt of this activity assigned an instance, by UID."""
-        if activity.info().attempt == 1:
-            return {}
+        """NodeClaims to which an earlier attempt of this launch assigned an instance, by UID."""
         return {one.metadata.uid: one for one in await self.find_nodeclaims(members) if one.status.provider_id}
 
     async def _assign(
@@ -129,7 +127,8 @@ class InstanceAssigner:
     ) -> LaunchResult | None:
         """None if the NodeClaim is gone; its instance is terminated immediately."""
         result: LaunchResult = _build_launched(group, member, *assignment) if assignment else rejection
-        claim = assigned or await self._write_result(member, rejection, assignment[1] if assignment else None)
+        facts = assignment[1] if assignment else None
+        claim = assigned or await self._write_result(group, member, rejection, facts)
         if claim is None:
             await self._terminate_instances({assignment[0].instance_id} if assignment else ())
             return None
@@ -145,12 +144,12 @@ class InstanceAssigner:
         return result
 
     async def _write_result(
-        self, member: LaunchGroupMember, rejection: LaunchRejection, facts: LaunchFacts | None
+        self, group: LaunchGroup, member: LaunchGroupMember, rejection: LaunchRejection, facts: LaunchFacts | None
     ) -> NodeClaim | None:
         """Write the instance or the rejection; None if the NodeClaim is gone. An instance is written only once, since
         the Node may have joined after an earlier attempt."""
         now = utc_now()
-        if activity.info().attempt > 1:
+        if _may_be_repeated(group):
             claim = await find_nodeclaim(self._claims, member.name, member.uid)
             if claim is not None and claim.status.provider_id:
                 return claim
@@ -164,6 +163,11 @@ class InstanceAssigner:
     async def _terminate_instances(self, instance_ids: set[str] | tuple[()]) -> None:
         """Concurrent terminations share one call."""
         await asyncio.gather(*(self._instances.terminate(one) for one in sorted(instance_ids)))
+
+
+def _may_be_repeated(group: LaunchGroup) -> bool:
+    """Whether an earlier attempt may have assigned instances. A first attempt does not read each NodeClaim."""
+    return group.resumed or activity.info().attempt > 1
 
 
 def _assign_instances(

@@ -120,6 +120,8 @@ class LaunchGroup(Message):
     failures: int = 0
     discovered: DiscoveredCapacity = NO_DISCOVERED_CAPACITY
     """Set only for the call; not part of the token."""
+    resumed: bool = False
+    """Set only for the call: an earlier run of the workflow may have assigned instances."""
 
     def client_token(self) -> str:
         """At most 64 ASCII characters, EC2's limit. A new field with its default value does not change the token."""

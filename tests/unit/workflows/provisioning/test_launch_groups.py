@@ -10,10 +10,14 @@ from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError
 
 import workflows.activity_options
+from tenure.apis.labels import REGISTERED_CONDITION
+from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.errors import TryLater
 from tenure.model.launch import FleetError
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.plan import PlanOutcome
+from tenure.model.provider_results import ConditionPatch
+from tenure.model.signals import GroupResult
 from tenure.model.workflow_states import ProvisioningState
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
@@ -231,6 +235,35 @@ async def test_continue_as_new_during_launch_duplicates_nothing(
     await wait_until_launched(planning, "a", "b")
     assert len(set(planning.fleet.calls)) == 1 and len(planning.instances.running) == 2
     await wait_until(lambda: has_no_groups(following))
+
+
+async def test_continue_as_new_during_assignment_keeps_status_of_registered_nodes(
+    planning: WorkerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 30)
+    gate, signal_result = asyncio.Event(), planning.workflows.signal_launch_result
+
+    async def signal_slowly(claim: NodeClaim, result: GroupResult) -> None:
+        await gate.wait()
+        await signal_result(claim, result)
+
+    monkeypatch.setattr(planning.workflows, "signal_launch_result", signal_slowly)
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await make_launch_draft(planning, "a", "b"),))]
+    first = await start_provisioning(planning)
+    earlier = await planning.now() - timedelta(minutes=1)
+    await signal_pending_pods(planning, first, earlier)
+    await wait_until(lambda: have_instances(planning, "a", "b"))
+    registered = ConditionPatch(type=REGISTERED_CONDITION, status="True")
+    await planning.claims.patch("a", "uid-a", conditions=(registered,), now=earlier)
+    following: Provisioning = planning.client.get_workflow_handle(first.id)
+    while not await has_continued_as_new(planning.client, first):
+        # The time-skipping server rejects a signal to a run that just continues as new.
+        with suppress(RPCError):
+            await trigger_planning_pass(planning, following, earlier)
+    await wait_until(lambda: has_fleet_calls(planning, 2))
+    gate.set()
+    await wait_until(lambda: has_no_groups(following))
+    assert planning.claims.condition_text("a", REGISTERED_CONDITION) == "True"
 
 
 async def test_rebuilt_workflow_launches_its_drafts(planning: WorkerHarness) -> None:
