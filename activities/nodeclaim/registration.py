@@ -28,14 +28,16 @@ class RegistrationActivities:
     async def register_node(self, ref: NodeClaimRef) -> RegistrationResult:
         """Set the Node's finalizer, labels and taints, remove `unregistered`, and update the NodeClaim.
 
-        If `ref` has no Node name, or another Node has that name now, the Node is found by its provider ID. An
-        initialized NodeClaim stays initialized (reference 3.4).
+        If `ref` has no Node name, or another Node has that name now, the Node is found by its provider ID. A retry
+        reads all Nodes too, since another one may have joined with this provider ID. An initialized NodeClaim stays
+        initialized (reference 3.4).
         """
         claim = await find_nodeclaim(self._claims, ref.name, ref.uid)
         if claim is None:
             return RegistrationResult(outcome="gone")
         node = await self._nodes.get(ref.node_name) if ref.node_name else None
-        if node is None or node.provider_id != claim.status.provider_id:
+        is_retry = activity.info().attempt > 1 and not claim.is_true(labels.REGISTERED_CONDITION)
+        if is_retry or node is None or node.provider_id != claim.status.provider_id:
             found = await self._nodes.find_by_provider_id(claim.status.provider_id)
             if len(found) > 1:
                 return RegistrationResult(outcome="several nodes")

@@ -3,9 +3,10 @@
 from datetime import datetime, timedelta
 
 import pytest
+from temporalio.exceptions import ApplicationError
 
 from tenure.apis.labels import INITIALIZED, REGISTERED, TERMINATION_FINALIZER, UNREGISTERED_TAINT_KEY
-from tenure.model.errors import Conflict
+from tenure.model.errors import Conflict, TryLater
 from tenure.model.facts import Taint
 from tenure.model.nodeclaim.requests import RegistrationResult
 from tests.support.fakes.kubernetes import BORN
@@ -71,6 +72,21 @@ async def test_node_is_found_by_provider_id(cluster: FakeCluster, nodes: int, ou
     for number in range(nodes):
         cluster.nodes.join(f"other-{number}", PROVIDER)
     assert (await run_activity(cluster.joining.register_node, REF)).outcome == outcome
+
+
+@pytest.mark.parametrize(("registered", "outcome"), [("", "several nodes"), ("True", "registered")])
+async def test_retry_finds_second_node_with_same_provider_id(
+    cluster: FakeCluster, registered: str, outcome: str
+) -> None:
+    """A second Node of a registered NodeClaim is ignored."""
+    cluster.add_running_node()
+    if registered:
+        cluster.claims.set_status("a", Registered=registered)
+    cluster.nodes.faults["register"] = [TryLater("503")]
+    with pytest.raises(ApplicationError):
+        await run_activity(cluster.joining.register_node, REF)
+    cluster.nodes.join("node-z", PROVIDER)
+    assert (await run_activity(cluster.joining.register_node, REF, attempt=2)).outcome == outcome
 
 
 async def test_recreated_nodeclaim_is_not_registered_or_initialized(cluster: FakeCluster) -> None:
