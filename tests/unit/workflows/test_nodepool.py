@@ -90,16 +90,6 @@ async def test_budget_grants_longest_empty_nodes_and_rejects_others_with_reason(
     assert [one.claim_name for one in (await pools.query(NodePoolWorkflow.state)).permits] == ["c", "a"]
 
 
-async def test_deleting_and_not_ready_nodes_use_budget(fake: WorkerHarness) -> None:
-    await add_nodeclaims(fake, "a", "b", "c")
-    fake.claims.set_status("b", deleting=True)
-    fake.nodes.join("node-c", "aws:///us-west-2a/i-c", ready=False, labels={"karpenter.sh/nodepool": "default"})
-    pools = await start_nodepool(fake, budgets=[{"nodes": "2"}])
-    await request_permits(fake, pools, "a")
-    await wait_until_skipping_time(fake, lambda: have_rejections(fake, "a"))
-    assert "2 in use" in (await permit_decisions(fake, "a"))[0].blocked_by
-
-
 async def test_unused_permit_expires_and_next_request_is_granted(fake: WorkerHarness) -> None:
     await start_with_requests(fake, "a", "b")
     await wait_until_skipping_time(fake, lambda: have_permits(fake, "a"))
@@ -188,16 +178,6 @@ async def test_paused_nodepool_rejects_requests_until_resume(fake: WorkerHarness
     await wait_until_skipping_time(fake, lambda: have_rejections(fake, "a"))
     assert "paused by ops@example.com" in (await permit_decisions(fake, "a"))[0].blocked_by
     await pools.execute_update(NodePoolWorkflow.resume, Resume(by="ops@example.com"))
-    await wait_until_skipping_time(fake, lambda: have_permits(fake, "a"))
-
-
-async def test_signaled_pause_is_ended_by_resume_signal(fake: WorkerHarness) -> None:
-    await add_nodeclaims(fake, "a")
-    pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
-    await pools.signal(NodePoolWorkflow.pause_disruption, await pause_for(fake, hours=1))
-    await request_permits(fake, pools, "a")
-    await wait_until_skipping_time(fake, lambda: have_rejections(fake, "a"))
-    await pools.signal(NodePoolWorkflow.resume_disruption, Resume())
     await wait_until_skipping_time(fake, lambda: have_permits(fake, "a"))
 
 

@@ -10,12 +10,11 @@ from temporalio.testing import WorkflowEnvironment
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.errors import BadInput, TryLater
-from tenure.model.nodeclaim.state import Phase
 from tenure.model.signals import Resume
 from tests.support.fakes.kubernetes import FakeNodeClaims
 from tests.support.fakes.worker import WorkerHarness
-from tests.support.workflows.eventually import count_scheduled, is_in_phase, wait_until, wait_until_skipping_time
-from tests.support.workflows.nodeclaim_workflows import observe_empty, pause_for, ready_nodeclaim
+from tests.support.workflows.eventually import count_scheduled, wait_until, wait_until_skipping_time
+from tests.support.workflows.nodeclaim_workflows import pause_for
 from tests.support.workflows.static_nodepools import start_static_nodepool, static_nodepool
 from tests.unit.workflows.continue_as_new import wait_until_continued_as_new
 from workflows.nodepool import NodePoolWorkflow
@@ -68,18 +67,6 @@ async def test_node_limit_holds_without_polling(fake: WorkerHarness) -> None:
     assert len((await pool.handle.fetch_history()).events) == before
     await pool.scale(10, limits={"nodes": "12"})
     await wait_until(lambda: pool.has_existing(10))
-
-
-async def test_deleting_nodeclaim_counts_against_limit_until_gone(fake: WorkerHarness) -> None:
-    pool = await static_nodepool(fake, 2, limits={"nodes": "2"})
-    terminating = pool.existing_names()[0]
-    fake.claims.set_status(terminating, deleting=True)
-    await pool.signal_observed()
-    await wait_until(lambda: pool.waits_for("1 of them terminating"))
-    assert len(fake.claims.found) == 2
-    del fake.claims.found[terminating]
-    await pool.signal_observed()
-    await wait_until(lambda: pool.has_existing(2))
 
 
 async def test_unready_nodeclass_delays_creation(fake: WorkerHarness) -> None:
@@ -171,14 +158,6 @@ async def test_failed_step_keeps_its_plan_through_continue_as_new(
     assert pool.plan_ids() == {plan_id}
 
 
-async def test_fault_is_reported_and_retried(fake: WorkerHarness) -> None:
-    fake.claims.faults["create"] = [BadInput("denied by a webhook")] * 2
-    pool = await start_static_nodepool(fake, 1)
-    await wait_until(lambda: pool.details_mention("denied by a webhook"))
-    await fake.sleep(minutes=3)
-    await wait_until(lambda: pool.has_existing(1))
-
-
 async def test_short_faults_keep_one_plan(fake: WorkerHarness) -> None:
     fake.claims.faults["create"] = [None, TryLater("503"), None, TryLater("503")]
     pool = await start_static_nodepool(fake, 6)
@@ -242,21 +221,3 @@ async def test_large_nodepool_is_created_in_several_steps(fake: WorkerHarness, m
     pool = await start_static_nodepool(fake, 10)
     await wait_until_skipping_time(fake, lambda: pool.has_existing(10))
     assert len(pool.plan_ids()) == 1 and await count_scheduled(pool.handle, "reconcile_replicas") == 3
-
-
-async def test_empty_node_of_static_nodepool_is_kept(fake: WorkerHarness) -> None:
-    handle = await ready_nodeclaim(fake, expireAfter="Never")
-    await observe_empty(fake, handle, consolidation="WhenEmpty/Never")
-    await fake.sleep(days=3)
-    assert await is_in_phase(handle, Phase.READY)
-    assert fake.instances.terminated == []
-
-
-async def test_permit_request_of_empty_static_node_is_rejected(fake: WorkerHarness) -> None:
-    """The NodePool was recreated as a static one while its nodes existed."""
-    handle = await ready_nodeclaim(fake, expireAfter="Never")
-    pool = await start_static_nodepool(fake, 1)
-    await observe_empty(fake, handle)
-    await fake.sleep(hours=1)
-    assert await is_in_phase(handle, Phase.READY)
-    assert "is static" in (await pool.state()).blocked_by

@@ -63,13 +63,6 @@ def test_one_ineligible_candidate_rejects_the_command() -> None:
     assert [one.excluded[0].cause for one in stale.nodes if one.claim == first.node_names[0]] == ["PodDoNotDisrupt"]
 
 
-def test_drifted_node_is_replaced_at_any_price() -> None:
-    fleet = Fleet().node("n", "m.large", pod(), drifted="AMIDrift")
-    found = only_command(decide_for_command(fleet, only_command(fleet.decide())))
-    assert (found.reason, found.kind, len(found.replacements)) == ("Drifted", "drift", 1)
-    assert not fleet.decide(only=("n",), reason="Underutilized").commands, "no cheaper replacement exists"
-
-
 # --- pauses and backoffs ---
 
 

@@ -167,16 +167,6 @@ async def test_failed_replacement_rolls_back_at_once(host: WorkerHarness) -> Non
     assert is_undisturbed(host, "a", "b") and is_deleted(host, first) and is_deleted(host, second)
 
 
-async def test_rollback_keeps_replacement_with_pods(host: WorkerHarness) -> None:
-    handle = await start_waiting_command(host, replacements=2)
-    first, second = await replacement_names(handle)
-    initialize_replacements(host, second)
-    host.pods.add(f"node-{second}", "web-c")
-    await handle.signal(DisruptionWorkflow.replacement_status, ReplacementMessage(claim=first, ready=False, why="gone"))
-    await handle.result()
-    assert is_deleted(host, first) and not is_deleted(host, second) and not is_disrupted(host, second)
-
-
 async def test_unready_replacements_past_deadline_roll_back(host: WorkerHarness) -> None:
     handle = await start_waiting_command(host)
     await host.sleep(minutes=55)

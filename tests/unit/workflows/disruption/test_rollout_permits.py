@@ -12,7 +12,7 @@ from tenure.apis.lifecyclepolicy_disruption import RolloutRules
 from tenure.model.errors import TryLater
 from tenure.model.observations import ObservedNodePool
 from tenure.model.operator_requests import InvalidRules
-from tenure.model.rollout import ApproveRollout, RejectRollout
+from tenure.model.rollout import ApproveRollout
 from tenure.model.signals import DisruptionReason, PermitRequest, PermitResult
 from tenure.model.workflow_states import NodePoolState
 from tests.support.fakes.permit_requester import PermitRequesterWorkflow
@@ -135,17 +135,6 @@ async def test_drift_without_rollout_rules_uses_budgets_only(fake: WorkerHarness
     assert await count_scheduled(nodepool.pools, "observe_rollout") == 0
 
 
-async def test_first_wave_is_one_node_and_others_follow_after_soak(fake: WorkerHarness) -> None:
-    nodepool = await start_rollout(fake, **WAVES)
-    await wait_until_skipping_time(fake, lambda: nodepool.has_permits(1))
-    await wait_until_skipping_time(fake, lambda: nodepool.is_blocked_by("b", "wave 1 of 2 of the rollout of the image"))
-    (permit_holder,) = [name for name in NODES if any(one.granted for one in await nodepool.permit_decisions(name))]
-    nodepool.replace_node(permit_holder, "n")
-    await fake.sleep(minutes=9)
-    assert await nodepool.has_permits(1)
-    await wait_until_skipping_time(fake, lambda: nodepool.has_permits(4), seconds=30)
-
-
 async def test_pause_during_health_check_blocks_permits(fake: WorkerHarness) -> None:
     nodepool = await start_rollout_nodepool(fake, **WAVES)
     await nodepool.drift()
@@ -186,15 +175,6 @@ async def test_plan_waits_for_approval_and_unhealthy_canary_rolls_back(fake: Wor
     assert '"ami-2":"ami-1"' in pin
     assert {"RolloutWaits", "RolloutApproved", "RolloutRollsBack"} <= {*fake.events.reasons_for("default")}
     assert labels.ROLLOUT in fake.pools.found["default"].metadata.annotations
-
-
-async def test_rejected_rollout_stops(fake: WorkerHarness) -> None:
-    nodepool = await start_rollout(fake, approval={"required": True})
-    await wait_until_skipping_time(fake, lambda: nodepool.is_blocked_by("a", "tenure approve default-"))
-    rejection = RejectRollout(plan=await nodepool.plan_id(), by="ben")
-    await nodepool.pools.execute_update(NodePoolWorkflow.reject, rejection)
-    await fake.sleep(hours=1)
-    assert await nodepool.has_permits(0)
 
 
 async def test_unreadable_rules_block_drift_and_rollout_resumes(fake: WorkerHarness) -> None:

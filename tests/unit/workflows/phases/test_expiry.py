@@ -18,7 +18,6 @@ from tests.support.workflows.eventually import (
 from tests.support.workflows.nodeclaim_workflows import (
     BUSY,
     JOINED,
-    launched_nodeclaim,
     pause_for,
     ready_nodeclaim,
     registered_nodeclaim,
@@ -161,12 +160,3 @@ async def test_permits_of_all_reasons_share_one_budget(fake: WorkerHarness) -> N
     await pools.signal(NodePoolWorkflow.request_permit, request)
     await wait_until_skipping_time(fake, lambda: have_permits(fake, "a", "b"))
     assert not await have_permits(fake, "c")
-
-
-async def test_node_that_never_becomes_ready_has_a_lifetime(fake: WorkerHarness) -> None:
-    handle = await launched_nodeclaim(fake, expireAfter="40m")
-    fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"], ready=False)
-    await fake.signal_observed(handle, **JOINED)
-    await wait_until_phase(handle, Phase.INITIALIZATION)
-    state = await query_state(handle)
-    assert state.lifetime == timedelta(minutes=40) and state.expires is not None

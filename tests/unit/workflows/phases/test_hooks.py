@@ -19,7 +19,6 @@ from tests.support.workflows.eventually import (
     count_scheduled,
     has_continued_as_new,
     is_blocked_by,
-    is_in_phase,
     is_overdue,
     latest_run,
     query_state,
@@ -402,15 +401,3 @@ async def test_before_terminate_hook_delays_instance_termination(fake: WorkerHar
     fake.jobs.finish_running()
     await handle.result()
     assert len(fake.instances.terminated) == 1
-
-
-async def test_hook_outcomes_are_in_workflow_state(fake: WorkerHarness) -> None:
-    handle = await draining_with_hooks(fake, beforeDrain=[CALL], afterDrain=[JOB])
-    await wait_until(lambda: has_created_jobs(fake))
-    assert await is_in_phase(handle, Phase.DRAIN) and await is_blocked_by(handle, "hook afterDrain/snapshot")
-    assert [(one.point, one.outcome) for one in await hook_runs(handle)] == [
-        ("beforeDrain", "succeeded"),
-        ("afterDrain", None),
-    ]
-    fake.jobs.finish_running()
-    await handle.result()

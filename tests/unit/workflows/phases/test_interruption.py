@@ -285,14 +285,6 @@ async def test_approved_event_drains_node(fake: WorkerHarness) -> None:
     assert "InterruptionApproved" in fake.events.reasons_for("a")
 
 
-async def test_unapproved_event_drains_at_approval_deadline(fake: WorkerHarness) -> None:
-    handle = await nodeclaim_waiting_for_approval(fake)
-    began = await fake.now()
-    outcome = await handle.result()
-    (drained,) = (step.at for step in outcome.history if step.phase is Phase.DRAIN)
-    assert timedelta(hours=23, minutes=55) < drained - began < timedelta(hours=24, minutes=1)
-
-
 async def test_rejected_event_drains_before_event_starts(fake: WorkerHarness) -> None:
     handle = await nodeclaim_waiting_for_approval(fake)
     result = await send_decision(handle, "reject_event")
@@ -426,12 +418,3 @@ async def test_stopped_instance_is_awaited_and_node_initialized_again(fake: Work
     await fake.signal_observed(handle, **back)
     await fake.sleep(minutes=1)
     assert await is_in_phase(handle, Phase.READY), "the instance runs again, so the policy does not apply"
-
-
-async def test_stopped_instance_that_does_not_return_is_drained(fake: WorkerHarness) -> None:
-    handle = await ready_with_rules(fake, instanceStopping={"action": "ignore", "away": "30m"})
-    await send_message(fake, handle, "instanceStopping")
-    began = await fake.now()
-    outcome = await handle.result()
-    (drained,) = (step.at for step in outcome.history if step.phase is Phase.DRAIN)
-    assert outcome.reason == "instance_stopped" and drained - began >= timedelta(minutes=29)

@@ -140,7 +140,7 @@ async def test_unresponsive_launch_group_times_out(fake: WorkerHarness) -> None:
     assert outcome.reason == "LaunchTimeout"
     created_at = claim.metadata.creation_timestamp
     assert created_at is not None and outcome.history[-1].at - created_at >= timedelta(minutes=5)
-    assert fake.events.reasons_for("a") == ["LaunchTimeout"]
+    assert fake.events.reasons_for("a") == ["LaunchTimeout"] and fake.fleet.calls == []
 
 
 async def test_instance_after_launch_deadline_is_terminated(fake: WorkerHarness) -> None:

@@ -82,15 +82,6 @@ async def test_node_with_instance_is_recovered_without_launch(
     assert phase is not Phase.READY or fake.claims.condition_text("a", "Initialized").startswith("True")
 
 
-async def test_launched_nodeclaim_can_still_register(fake: WorkerHarness) -> None:
-    handle = await fake.start(await add_launched_nodeclaim(fake, annotations=GROUP))
-    await wait_until_phase(handle, Phase.REGISTRATION)
-    fake.nodes.join("node-a", PROVIDER)
-    await fake.signal_observed(handle, **BUSY)
-    await wait_until_phase(handle, Phase.READY)
-    assert fake.fleet.calls == []
-
-
 @pytest.mark.parametrize("age", [timedelta(seconds=10), timedelta(hours=3)], ids=["young", "old"])
 async def test_deleting_nodeclaim_is_drained_before_termination(fake: WorkerHarness, age: timedelta) -> None:
     claim = await add_launched_nodeclaim(fake, "Registered", "Initialized", age=age, annotations=GROUP)
@@ -126,13 +117,6 @@ async def test_unrecorded_instance_is_found_by_tag(fake: WorkerHarness) -> None:
     assert fake.claims.found["a"]["status"]["providerID"] == PROVIDER
 
 
-async def test_member_of_lost_launch_group_times_out_without_launch(fake: WorkerHarness) -> None:
-    handle = await fake.start(await add_nodeclaim(fake, timedelta(minutes=2), annotations=GROUP))
-    outcome = await handle.result()
-    assert outcome.reason == "LaunchTimeout"
-    assert fake.fleet.calls == [] and fake.claims.found == {}
-
-
 async def test_instance_recorded_by_lost_group_is_used(fake: WorkerHarness) -> None:
     handle = await fake.start(await add_nodeclaim(fake, timedelta(seconds=1), annotations=GROUP))
     add_running_instance(fake)
@@ -155,15 +139,6 @@ async def test_no_launch_until_recovery_lookup_succeeds(fake: WorkerHarness) -> 
     handle = await fake.start(claim)
     await wait_until_skipping_time(fake, lambda: is_in_phase(handle, Phase.REGISTRATION))
     assert fake.fleet.calls == []
-
-
-async def test_terminated_workflow_is_rebuilt_in_same_phase(fake: WorkerHarness) -> None:
-    handle = await ready_nodeclaim(fake)
-    await handle.terminate()
-    await fake.sleep(minutes=5)
-    rebuilt: Handle = await fake.start(await get_nodeclaim(fake, "a"), **BUSY)
-    await wait_until_phase(rebuilt, Phase.READY)
-    assert len(fake.fleet.calls) == 1
 
 
 @pytest.mark.parametrize("has_condition", [True, False])

@@ -83,20 +83,6 @@ async def test_node_that_recovers_within_toleration_is_kept(fake: WorkerHarness)
     assert await count_scheduled(handle, "repair_node") == 0
 
 
-async def test_flapping_node_is_replaced_when_unhealthy_time_adds_up(fake: WorkerHarness) -> None:
-    rules = {"repair": {"within": "4h"}}
-    handle = await ready_nodeclaim(fake)
-    began = await fake.now()
-    for _ in range(5):
-        await make_unhealthy(fake, handle, rules=rules)
-        await fake.sleep(minutes=5, seconds=30)
-        await make_healthy(fake, handle, rules=rules)
-        await fake.sleep(minutes=10)
-    assert (await query_state(handle)).phase is Phase.READY
-    await make_unhealthy(fake, handle, rules=rules)
-    assert timedelta(minutes=79) < await time_until_drain(handle, began) < timedelta(minutes=81)
-
-
 async def test_successful_reboot_keeps_node(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     await make_unhealthy(fake, handle, rules=REBOOT_RULES)
@@ -228,14 +214,6 @@ async def test_node_in_a_shifted_zone_is_replaced_without_a_reboot(fake: WorkerH
     assert fake.instances.rebooted == [] and "RebootFailed" in fake.events.reasons_for("a")
 
 
-async def test_unsuccessful_reboot_is_followed_by_replacement(fake: WorkerHarness) -> None:
-    handle = await ready_nodeclaim(fake)
-    since = await fake.now()
-    await make_unhealthy(fake, handle, rules=REBOOT_RULES)
-    assert timedelta(minutes=35) <= await time_until_drain(handle, since) < timedelta(minutes=36)
-    assert fake.instances.rebooted == ["i-0000"]
-
-
 async def test_node_that_stays_not_ready_after_reboot_is_replaced(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     since = await fake.now()
@@ -306,15 +284,6 @@ async def test_unhealthy_uninitialized_node_is_replaced(fake: WorkerHarness) -> 
     unhealthy_condition = {"type": "Ready", "status": "False", "since": since - timedelta(minutes=5)}
     await fake.signal_observed(handle, **JOINED, unhealthy=[unhealthy_condition])
     assert timedelta(minutes=24) <= await time_until_drain(handle, since) < timedelta(minutes=26)
-
-
-async def test_toleration_exceeded_at_first_observation_repairs_at_once(fake: WorkerHarness) -> None:
-    now = await fake.now()
-    handle = await registered_nodeclaim(fake)
-    fake.nodes.update_node("node-a", conditions=node_conditions(Ready="False"))
-    unhealthy_condition = {"type": "Ready", "status": "False", "since": now - timedelta(hours=5)}
-    await fake.signal_observed(handle, **JOINED, unhealthy=[unhealthy_condition])
-    assert await time_until_drain(handle, now) < timedelta(minutes=1)
 
 
 async def test_changed_toleration_applies_to_current_condition(fake: WorkerHarness) -> None:

@@ -12,7 +12,6 @@ from tenure.model.nodeclaim.state import Phase
 from tenure.model.provider_results import DrainPod
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
-    MAX_ATTEMPTS,
     Handle,
     count_scheduled,
     has_continued_as_new,
@@ -63,26 +62,6 @@ async def test_failing_termination_continues_as_new(fake: WorkerHarness, monkeyp
     assert len(fake.instances.terminated) == 1
 
 
-async def test_long_blocked_drain_continues_as_new(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("activities.nodeclaim.drain.MIN_BLOCKED_SECONDS", 0.0)
-    monkeypatch.setattr("activities.nodeclaim.drain.MIN_CHANGED_SECONDS", 0.0)
-    monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 80)
-    handle = await ready_nodeclaim(fake)
-    fake.pods.add("node-a", "web")
-    fake.pods.blocked["web"] = "budget 0"
-    await delete_nodeclaim(fake, handle)
-    for number in range(MAX_ATTEMPTS):
-        fake.pods.blocked["web"] = f"budget {number}"
-        if await has_continued_as_new(fake.client, handle):
-            break
-        await fake.signal_observed(handle, **BUSY, deleting=True, drain=f"digest {number}")
-        await fake.sleep(seconds=1)
-    assert await has_continued_as_new(fake.client, handle)
-    fake.pods.blocked.clear()
-    await latest_run(fake.client, handle).result()
-    assert fake.pods.evicted == ["web"]
-
-
 async def test_unobserved_readiness_is_found_by_live_check(fake: WorkerHarness) -> None:
     handle = await launched_nodeclaim(fake)
     fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"], ready=False)
@@ -92,15 +71,6 @@ async def test_unobserved_readiness_is_found_by_live_check(fake: WorkerHarness) 
     fake.nodes.update_node("node-a", ready=True)
     await fake.sleep(minutes=1)
     await wait_until_phase(handle, Phase.READY)
-
-
-async def test_node_that_never_initializes_expires(fake: WorkerHarness) -> None:
-    """Expiration counts from the creation of the NodeClaim, whatever its phase (reference 3.10)."""
-    handle = await registered_nodeclaim(fake, expireAfter="2h")
-    await fake.sleep(minutes=113)
-    assert (await query_state(handle)).phase is Phase.INITIALIZATION
-    outcome = await handle.result()
-    assert outcome.reason == "Expired" and len(fake.instances.terminated) == 1
 
 
 async def test_not_ready_node_without_instance_is_deleted(fake: WorkerHarness) -> None:
