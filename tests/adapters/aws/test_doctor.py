@@ -4,7 +4,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import boto3
-import pytest
 
 from deploy.resources import policy_statements
 from tenure.apis.ec2nodeclass import EC2NodeClass
@@ -90,52 +89,12 @@ async def test_correct_account_has_no_problem_and_is_not_changed(
     ]
 
 
-async def test_denied_read_is_named(endpoint: str, control: AwsControl) -> None:
-    control.bind_key(
-        "narrow",
-        {
-            "Version": "2012-10-17",
-            "Statement": [
-                {"Effect": "Allow", "Action": ["ec2:*", "eks:*", "sts:*", "ssm:*", "iam:*"], "Resource": "*"},
-                {"Effect": "Deny", "Action": "ec2:DescribeSpotPriceHistory", "Resource": "*"},
-            ],
-        },
-    )
-    found = await run_doctor(endpoint, key="narrow")
-    (finding,) = [one for one in found if one.subject == "ec2:DescribeSpotPriceHistory"]
-    assert finding.level == "problem" and "deploy/iam" in finding.todo
-
-
-async def test_selector_without_result_is_named_by_its_field(endpoint: str, control: AwsControl) -> None:
-    none = {"tags": {"no": "such"}}
-    nodeclass = build_nodeclass(
-        subnetSelectorTerms=[none],
-        securityGroupSelectorTerms=[none],
-        amiFamily="AL2023",
-        amiSelectorTerms=[{"id": "ami-0000000000000dead"}],
-        role="no-such-role",
-    )
-    findings = {
-        one.subject.rpartition(" ")[2]: one for one in await run_doctor(endpoint, nodeclass) if one.area == "selectors"
-    }
-    assert {key: one.level for key, one in findings.items()} == dict.fromkeys(
-        ("subnets", "groups", "images", "role"), "problem"
-    )
-    assert "subnetSelectorTerms" in findings["subnets"].todo and "spec.role" in findings["role"].todo
-
-
 async def test_invalid_nodeclass_does_not_hide_another(endpoint: str, control: AwsControl) -> None:
     odd = with_name(build_nodeclass(uid="odd", amiSelectorTerms=[{"alias": "al2023@a@b"}]), "odd")
     fine = with_name(build_nodeclass(uid="fine"), "fine")
     found = [one for one in await run_doctor(endpoint, odd, fine) if one.area == "selectors"]
     assert any(one.level == "problem" and "odd" in one.subject for one in found)
     assert any(one.level == "ok" and one.subject == "EC2NodeClass fine images" for one in found)
-
-
-async def test_missing_interruption_queue_is_reported(endpoint: str, control: AwsControl) -> None:
-    missing = worst_finding(await run_doctor(endpoint, queue="no-such-queue"), "events")
-    assert missing.level == "problem" and "INTERRUPTION_QUEUE" in missing.todo
-    assert worst_finding(await run_doctor(endpoint), "events").level == "advice"
 
 
 async def test_karpenters_queue_and_rules_only_lack_retention(endpoint: str, control: AwsControl) -> None:
@@ -152,13 +111,6 @@ async def test_denied_queue_action_of_the_worker_is_named(endpoint: str, control
     assert "sqs:ReceiveMessage" in denied.message and "deploy/iam" in denied.todo
 
 
-async def test_zonal_shift_is_reported_when_the_setting_is_on(endpoint: str, control: AwsControl) -> None:
-    control.shift_zone("usw2-az1")
-    found = await run_doctor(endpoint, zonal_shift=True)
-    (finding,) = [one for one in found if one.subject == "zonal shift"]
-    assert finding.level == "advice" and "usw2-az1" in finding.message
-
-
 CONTROLLER = "arn:aws:iam::123456789012:role/KarpenterControllerRole-demo"
 
 
@@ -166,34 +118,6 @@ def node_pool(*requirements: dict[str, Any]) -> NodePool:
     reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
     template = {"spec": {"nodeClassRef": reference, "requirements": list(requirements)}}
     return NodePool.from_object({"metadata": {"name": "general", "uid": "u"}, "spec": {"template": template}})
-
-
-async def test_denied_policy_statement_of_the_workers_role_is_named(endpoint: str, control: AwsControl) -> None:
-    allowed = await run_doctor(endpoint, role=CONTROLLER)
-    assert worst_finding(allowed, "permissions").level == "ok"
-    allow_statement = {"Effect": "Allow", "NotAction": "ec2:TerminateInstances", "Resource": "*"}
-    control.bind_key(WORKER_KEY, {"Version": "2012-10-17", "Statement": [allow_statement]})
-    denied = worst_finding(await run_doctor(endpoint, role=CONTROLLER), "permissions")
-    assert (denied.level, denied.subject) == ("problem", "AllowScopedDeletion")
-    assert "ec2:TerminateInstances" in denied.message and "deploy/iam" in denied.todo
-
-
-async def test_karpenters_role_only_lacks_actions_of_lifecycle_policies(endpoint: str, control: AwsControl) -> None:
-    allow_statement = {"Effect": "Allow", "NotAction": "ec2:RebootInstances", "Resource": "*"}
-    control.bind_key(WORKER_KEY, {"Version": "2012-10-17", "Statement": [allow_statement]})
-    found = worst_finding(await run_doctor(endpoint, role=CONTROLLER), "permissions")
-    assert (found.level, found.subject) == ("advice", "AllowScopedReboot")
-
-
-@pytest.mark.parametrize(("vcpus", "level"), [(1000, "ok"), (0, "problem")])
-async def test_exhausted_vcpu_quota_of_a_nodepool_is_a_problem(
-    endpoint: str, control: AwsControl, vcpus: int, level: str
-) -> None:
-    control.set_quota("L-1216C47A", vcpus)
-    on_demand = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}
-    (found,) = [one for one in await run_doctor(endpoint, pools=[node_pool(on_demand)]) if one.area == "quotas"]
-    assert (found.subject, found.level) == ("Standard vCPUs, on-demand", level)
-    assert level == "ok" or "L-1216C47A" in found.todo
 
 
 async def test_only_quotas_of_the_nodepools_instance_types_are_checked(endpoint: str, control: AwsControl) -> None:
