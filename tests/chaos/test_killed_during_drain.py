@@ -1,34 +1,15 @@
 """The worker is killed during a blocked drain: nothing is forced, and nothing happens twice."""
 
-from tenure.kube.client.resources import NODE_CLAIMS, WORKLOADS
+from tenure.kube.client.resources import WORKLOADS
 from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.drains import (
     SURGE,
     annotate_do_not_disrupt,
-    assert_budget_healthy,
-    budget_path,
     delete_with_drain_rules,
     optional_right,
-    pod_disruption_budget,
 )
-from tests.support.product.eventually import assert_throughout, wait_until
+from tests.support.product.eventually import wait_until
 from tests.support.product.product import DedicatedProduct
-
-
-async def test_drain_blocked_by_a_budget_continues_after_a_worker_kill(product: DedicatedProduct) -> None:
-    await product.ensure_worker()
-    async with product.scope("held-on", after="Never") as scope:
-        (claim,) = await scope.run_pods(1)
-        await scope.apply_manifest(pod_disruption_budget(scope.name, maxUnavailable=0))
-        await wait_until(lambda: assert_budget_healthy(scope, 1))
-        name = claim["metadata"]["name"]
-        await product.delete(NODE_CLAIMS.path(name))
-        await wait_until(lambda: scope.assert_conditions_mention(name, "maxUnavailable 0"))
-        await product.kill_worker()
-        await assert_throughout(lambda: scope.assert_pods_running(1), seconds=2)
-        await product.resume_worker()
-        await product.patch(budget_path(scope.name), {"spec": {"maxUnavailable": 1}})
-        await _assert_completed(scope, name)
 
 
 async def test_blocked_for_elapses_without_a_worker(product: DedicatedProduct) -> None:

@@ -7,7 +7,7 @@ from tenure.cli.disruption.pause import Target, build_pause, send_request
 from tenure.model.signals import Resume
 from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.drains import apply_drain_rules, terminating_pod
-from tests.support.product.eventually import assert_throughout, wait_until
+from tests.support.product.eventually import wait_until
 from tests.support.product.product import InstalledProduct
 
 BOTH_REPLACED_SECONDS = 240.0
@@ -40,18 +40,6 @@ async def test_spot_interruption_replaces_node_before_it_is_reclaimed(product: I
         await wait_until(lambda: scope.assert_nodeclaims_deleted(object_names([claim])))
         await wait_until(lambda: scope.assert_pods_running(1))
         await scope.wait_until_nodes_launched(2)
-
-
-async def test_paused_pool_keeps_empty_node_until_resumed(product: InstalledProduct) -> None:
-    async with product.scope("pause") as scope:
-        (claim,) = await scope.run_pods(1)
-        (name,) = object_names([claim])
-        await pause(product, scope)
-        await scope.scale_deployment(0)
-        await wait_until(lambda: scope.assert_blocked_by(name, "is paused by ann@example.com"))
-        await assert_throughout(lambda: scope.assert_nodeclaims_exist([name]), seconds=3)
-        await resume(product, scope)
-        await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
 
 
 async def test_cancelled_disruption_returns_node_to_service(product: InstalledProduct) -> None:

@@ -116,8 +116,3 @@ async def test_other_formats_and_unknown_name(
         assert code == 2 and "tenure why NAME" in output and len(output.splitlines()) == 1
         assert (await run("names"))[0] == 0
         assert set(names) <= set(read_names(["--cluster-name", cluster])["nodes"])
-
-
-def test_cluster_without_workflows_is_a_usage_error(address: str, capsys: CaptureFixture[str]) -> None:
-    assert main(["get", "--temporal-address", address, "--cluster-name", "typo"]) == 2
-    assert "namespace default has no workflow of cluster typo" in capsys.readouterr().err

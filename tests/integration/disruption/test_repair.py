@@ -1,9 +1,9 @@
-"""Node repair on real components: a reboot that helps, one that does not, accumulated flaps, and maxUnhealthy."""
+"""Node repair on real components: accumulated flaps, and maxUnhealthy."""
 
 from functools import partial
 from typing import Any
 
-from tenure.kube.client.resources import LIFECYCLE_POLICIES, NODES
+from tenure.kube.client.resources import LIFECYCLE_POLICIES
 from tenure.sandbox.nodes.fault_rules import NotReady, SetCondition
 from tests.support.product.cluster_scope import ClusterScope, condition_status
 from tests.support.product.eventually import assert_throughout, wait_until
@@ -13,32 +13,6 @@ from tests.support.product.product import DedicatedProduct
 
 def unhealthy_condition(type_: str = "KernelReady", toleration: str = "3s") -> dict[str, Any]:
     return {"type": type_, "status": "False", "toleration": toleration}
-
-
-async def test_unhealthy_node_is_rebooted_once_then_replaced(own_product: DedicatedProduct) -> None:
-    await own_product.ensure_worker(FEATURE_GATES="NodeRepair=true")
-    async with own_product.scope("ladder") as scope:
-        await _apply_repair_rules(
-            scope, conditions=[unhealthy_condition()], steps=["reboot", "replace"], rebootFor="2m"
-        )
-        (claim,) = await scope.run_pods(1)
-        name, node = claim["metadata"]["name"], claim["status"]["nodeName"]
-        boot = await _boot_id(scope, node)
-        await scope.inject_node_fault(SetCondition(type="KernelReady", status="False"), node=node)
-        await wait_until(partial(scope.assert_event, name, "Rebooting", "KernelReady=False"))
-        await wait_until(partial(scope.assert_event, name, "Repaired"))
-        assert await _boot_id(scope, node) != boot
-        await wait_until(lambda: scope.assert_pods_running(1))
-        await scope.assert_one_node_launched()
-        await scope.inject_node_fault(SetCondition(type="KernelReady", status="False"), node=node)
-        await wait_until(partial(scope.assert_event, name, "Unhealthy", "KernelReady=False"))
-        await wait_until(partial(scope.assert_nodeclaims_deleted, [name]))
-        await wait_until(lambda: scope.assert_pods_running(1))
-        await scope.wait_until_nodes_launched(2)
-        launched = [
-            one for one in own_product.aws.list_instances()["instances"] if one["id"] in scope.launched_instances()
-        ]
-        assert sorted(one["reboots"] for one in launched) == [0, 1]
 
 
 async def test_flapping_node_is_replaced_by_accumulated_unhealthy_time(own_product: DedicatedProduct) -> None:
@@ -81,8 +55,3 @@ async def _apply_repair_rules(scope: ClusterScope, **repair: Any) -> None:
 async def _assert_rules_active(scope: ClusterScope) -> None:
     policy: Object = await scope.product.kube.request("GET", LIFECYCLE_POLICIES.path(f"repair-{scope.name}"))
     assert condition_status(policy, "Ready") == "True", policy.get("status")
-
-
-async def _boot_id(scope: ClusterScope, node: str) -> str:
-    found = await scope.product.kube.request("GET", NODES.path(node))
-    return str(found["status"]["nodeInfo"]["bootID"])

@@ -60,15 +60,6 @@ async def test_do_not_disrupt_daemon_pod_keeps_node(cluster: FakeCluster) -> Non
     assert (await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)).outcome == "deleting"
 
 
-async def test_not_ready_node_without_instance_is_drained_at_once(cluster: FakeCluster) -> None:
-    """No kubelet can terminate its pods, and their budget may never allow it (reference 3.13)."""
-    cluster.add_running_node(ready=False)
-    cluster.pods.add("node-a", "web")
-    cluster.pods.blocked["web"] = "PodDisruptionBudget web: 0 disruptions allowed"
-    cluster.instances.running.clear()
-    assert (await run_activity(cluster.draining.drain_node, DrainRequest(claim=REF))).outcome == "drained"
-
-
 async def test_not_ready_node_with_instance_is_drained(cluster: FakeCluster) -> None:
     cluster.add_running_node(ready=False)
     cluster.pods.add("node-a", "web")

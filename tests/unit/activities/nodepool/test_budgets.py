@@ -63,17 +63,6 @@ async def test_zone_and_age_are_returned_for_candidates(cluster: FakeCluster) ->
     assert created is not None and datetime.now(UTC) - created > timedelta(minutes=59)
 
 
-async def test_freeze_applies_to_its_reasons(cluster: FakeCluster) -> None:
-    add_open_nodepool(cluster)
-    add_nodeclaim(cluster, "a")
-    frozen = {"start": "2000-01-01", "end": "2099-01-01"}
-    assert (await read_allowed_disruptions(cluster, freezes=[{**frozen, "reasons": ["Drifted"]}])).allowed == 0
-    assert (
-        await read_allowed_disruptions(cluster, reason="Empty", freezes=[{**frozen, "reasons": ["Drifted"]}])
-    ).allowed == 1
-    assert (await read_allowed_disruptions(cluster, reason="Expired", freezes=[frozen])).allowed == 0
-
-
 async def test_rate_counts_permits_of_deleting_nodes(cluster: FakeCluster) -> None:
     add_open_nodepool(cluster)
     add_nodeclaim(cluster, "a")
@@ -135,12 +124,3 @@ async def test_minimum_node_age_returns_opening_time(cluster: FakeCluster) -> No
     found = await read_allowed_disruptions(cluster, "a", minimumNodeAge="2h")
     assert found.opens is not None and timedelta(minutes=59) < found.opens - datetime.now(UTC) < timedelta(hours=1)
     assert (await read_allowed_disruptions(cluster, "a")).opens is None
-
-
-async def test_zero_budget_is_fixed_and_used_budget_is_not(cluster: FakeCluster) -> None:
-    cluster.pools.add("default", disruption={"budgets": [{"nodes": "1"}]})
-    add_nodeclaim(cluster, "a", ready=False)
-    used_up = await read_allowed_disruptions(cluster)
-    cluster.pools.add("default", disruption={"budgets": [{"nodes": "0"}]})
-    closed = await read_allowed_disruptions(cluster)
-    assert (used_up.allowed, used_up.fixed) == (0, False) and (closed.allowed, closed.fixed) == (0, True)

@@ -105,14 +105,6 @@ async def test_zero_budget_is_published_on_nodepool(cluster: FakeCluster) -> Non
     assert cluster.events.published == [("default", "DisruptionBlocked", message)]
 
 
-async def test_reason_selects_budget(cluster: FakeCluster) -> None:
-    cluster.pools.add("default", disruption={"budgets": [{"nodes": "0", "reasons": ["Drifted"]}]})
-    add_nodeclaim(cluster, "a")
-    assert (await run_activity(cluster.allowed_disruptions.read_allowed_disruptions, BUDGET_REQUEST)).allowed == 1
-    drifted = AllowedDisruptionsRequest(name="default", reason="Drifted")
-    assert (await run_activity(cluster.allowed_disruptions.read_allowed_disruptions, drifted)).allowed == 0
-
-
 @pytest.mark.parametrize(("off", "expected"), [(False, "True"), (True, "False NodePoolValidationFailed")])
 async def test_static_nodepool_is_invalid_while_gate_is_disabled(
     cluster: FakeCluster, off: bool, expected: str

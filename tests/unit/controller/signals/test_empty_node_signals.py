@@ -118,12 +118,6 @@ def test_occupied_node_is_signaled_during_the_warm_up(harness: NotifierHarness) 
     assert not harness.last_observed().empty
 
 
-def test_node_empty_before_the_session_is_empty_since_its_start(harness: NotifierHarness) -> None:
-    harness.add_running_node()
-    harness.notify(1)
-    assert harness.last_observed().empty_since == NOW
-
-
 def test_routine_observations_of_a_new_host_have_low_priority(harness: NotifierHarness) -> None:
     harness.add_running_node()
     harness.notify(1)
@@ -135,7 +129,7 @@ def test_routine_observations_of_a_new_host_have_low_priority(harness: NotifierH
 def test_empty_since_is_marked_as_unseen_if_the_node_was_empty_at_start(harness: NotifierHarness) -> None:
     harness.add_running_node()
     harness.notify()
-    assert harness.last_observed().empty and harness.last_observed().empty_since_unseen
+    assert harness.last_observed().empty_since == NOW and harness.last_observed().empty_since_unseen
     harness.notify(2)
     assert len(harness.signal_queue.arguments_to(CLAIM)) == 1, "the assumed time is not signaled as observed"
     harness.apply_objects("pods", pod("p", on="n1"))

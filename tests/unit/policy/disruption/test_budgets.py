@@ -158,11 +158,3 @@ def test_explanation_contains_the_arithmetic() -> None:
     found = decide_allowed_disruptions([Budget(nodes="10%")], count(12, 1), reason="Empty", now=NOON)
     assert found.allowed == 1
     assert found.why == "budget 10% of 12 nodes allows 2, 1 in use (NotReady or terminating)"
-
-
-def test_invalid_budget_allows_no_disruption_for_any_reason() -> None:
-    written: list[dict[str, Any]] = [
-        {"nodes": "100%"},
-        {"nodes": "1", "reasons": ["Drifted"], "schedule": "sometimes"},
-    ]
-    assert allowed(written, count(10)) == 0

@@ -198,12 +198,6 @@ def test_preference_is_kept_if_possible() -> None:
     assert values_of(nodeclaim, ZONE) == ()
 
 
-def test_preference_policy_ignore_drops_preferences() -> None:
-    settings = PlanSettings(preference_policy="Ignore")
-    [nodeclaim] = Cluster(pool(), pod(preferred={f"{ZONE} In c": 1}), settings=settings).plan().claims
-    assert values_of(nodeclaim, ZONE) == ()
-
-
 def test_daemonsets_reserve_resources_of_every_new_node() -> None:
     agent = daemonset("agent", pod("agent", cpu=2, memory=1, daemonset=True))
     plan = Cluster(pool(), agent, *pods(10)).plan()
