@@ -14,7 +14,6 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 from temporalio.workflow import ActivityCancellationType
 
 from activities.nodeclaim.drain import DrainActivities
-from tenure.apis.lifecyclepolicy import DrainRules
 from tenure.model.disruption.drain import CancelledDrain, DrainState
 from tenure.model.nodeclaim.requests import CancelDrainRequest, DrainRequest, DrainResult
 from tenure.model.nodeclaim.state import Phase
@@ -100,13 +99,9 @@ async def _run_before_drain_hooks(context: NodeClaimContext) -> bool:
     return True
 
 
-def _drain_rules(context: NodeClaimContext) -> DrainRules | None:
-    return drain_rules(context.state)
-
-
 async def _run_drain_activity(context: NodeClaimContext, decision: DrainDecision, options: Any) -> DrainResult | None:
     """None if the inputs changed, so that the activity must run again."""
-    rules, previous, event_options = _drain_rules(context), context.state.drain, event_drain_options(context)
+    rules, previous, event_options = drain_rules(context.state), context.state.drain, event_drain_options(context)
     request = DrainRequest(
         claim=context.nodeclaim_ref,
         known_blockers=context.state.blocked_by,
@@ -142,9 +137,9 @@ async def _run_drain_activity(context: NodeClaimContext, decision: DrainDecision
 
 def _watch_inputs(context: NodeClaimContext) -> Callable[[], bool]:
     """Whether an input of the drain has changed since this call."""
-    known = (_drain_rules(context), event_drain_options(context))
+    known = (drain_rules(context.state), event_drain_options(context))
     return lambda: (
-        (_drain_rules(context), event_drain_options(context)) != known
+        (drain_rules(context.state), event_drain_options(context)) != known
         or bool(_cancellation_or_pause_reason(context))
         or is_superseded(context)
     )
@@ -167,7 +162,7 @@ def _decide_next_step(context: NodeClaimContext) -> DrainDecision:
     end_deferral_if_unblocked(context)
     if why := _cancellation_or_pause_reason(context):
         return DrainDecision(do="cancel", why=why)
-    decision = decide_drain(_drain_rules(context), context.state.drain or DrainState(), context.now)
+    decision = decide_drain(drain_rules(context.state), context.state.drain or DrainState(), context.now)
     return DrainDecision(do="wait") if decision.do == "cancel" and ignores_pauses_and_budgets(context) else decision
 
 
@@ -183,7 +178,7 @@ def _store_drain_status(context: NodeClaimContext, result: DrainResult) -> None:
 
 async def _cancel_drain(context: NodeClaimContext, decision: DrainDecision) -> bool:
     """Uncordon the node and release the permit; False if the NodeClaim is being deleted."""
-    rules, pause_reason = _drain_rules(context), drain_pause_reason(context)
+    rules, pause_reason = drain_rules(context.state), drain_pause_reason(context)
     request = CancelDrainRequest(claim=context.nodeclaim_ref, why=decision.why)
     is_uncordoned = await workflow.execute_activity_method(
         DrainActivities.uncordon_node, request, **with_summary(PATCH, "cancel the drain: keep the node")

@@ -6,10 +6,9 @@ from typing import Any, Final
 from tenure.apis.quantity import QuantityError, parse_amount
 from tenure.kube.facts.pod_requests import pod_requests
 from tenure.kube.facts.pod_topology import PREFERRED, REQUIRED
-from tenure.model.facts import AffinityTerm, Expression, PodFact, Selector, Toleration
+from tenure.model.facts import AffinityTerm, Expression, PodFact, Toleration
 from tenure.model.requirements import RequirementError, Requirements
 
-_SELECTING: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 _CHOICES: Final = {
     "whenUnsatisfiable": ("DoNotSchedule", "ScheduleAnyway"),
     "nodeAffinityPolicy": ("Honor", "Ignore"),
@@ -38,7 +37,8 @@ def admit_pod_spec(spec: Any, field: str = "spec") -> dict[str, Any]:
 
 
 def check_pod(pod: PodFact) -> None:
-    """Raises ValueError for terms, selectors and tolerations that an API server would reject."""
+    """Raises ValueError for terms and tolerations that an API server would reject. Label selectors are checked when the
+    pod is parsed."""
     for terms, where in (
         (pod.required_terms, "required"),
         ([one.expressions for one in pod.preferred_terms], "preferred"),
@@ -48,8 +48,6 @@ def check_pod(pod: PodFact) -> None:
     for kind, topology_terms in (("podAffinity", pod.affinity), ("podAntiAffinity", pod.anti_affinity)):
         for one in topology_terms:
             _check_term(one, f"spec.affinity.{kind}")
-    for spread in pod.spreads:
-        _check_selector(spread.selector, "spec.topologySpreadConstraints: labelSelector")
     for toleration in pod.tolerations:
         _check_toleration(toleration)
     for port in pod.host_ports:
@@ -125,8 +123,6 @@ def _check_requirements(expressions: Iterable[Expression], where: str) -> None:
 def _check_term(one: AffinityTerm, where: str) -> None:
     if not one.key:
         raise ValueError(f"{where}: topologyKey: missing, expected a label of nodes, e.g. topology.kubernetes.io/zone")
-    _check_selector(one.selector, f"{where}: labelSelector")
-    _check_selector(one.namespace_selector, f"{where}: namespaceSelector")
 
 
 def _check_weights(terms: Mapping[str, Any], where: str) -> None:
@@ -134,15 +130,6 @@ def _check_weights(terms: Mapping[str, Any], where: str) -> None:
         weight = one.get("weight")
         if not isinstance(weight, int) or not 1 <= weight <= 100:
             raise ValueError(f"{which}.weight: {weight!r}, expected 1 to 100")
-
-
-def _check_selector(selector: Selector | None, where: str) -> None:
-    for one in selector or ():
-        if one.operator not in _SELECTING:
-            raise ValueError(f"{where}: {one.key}: operator '{one.operator}' is not one of {', '.join(_SELECTING)}")
-        if bool(one.values) != (one.operator in ("In", "NotIn")):
-            problem = "needs at least one value" if not one.values else f"takes no values, not {list(one.values)}"
-            raise ValueError(f"{where}: {one.key} {one.operator} {problem}")
 
 
 def _check_toleration(one: Toleration) -> None:
