@@ -72,16 +72,6 @@ async def test_client_token_launches_instances_once_across_workers(
     other.close()
 
 
-async def test_lost_response_is_retried_with_the_same_token(cloud: AwsAdapters, control: AwsControl) -> None:
-    group = make_launch_group(await prepare_launch(cloud, await resolve_nodeclass(cloud)))
-    control.add_fault("answer-lost", service="ec2", action="CreateFleet", times=1)
-    with pytest.raises(TryLater):
-        await cloud.fleet.create(group)
-    result = await cloud.fleet.create(group)
-    assert len(result.instances) == 1
-    assert control.list_instances()["launched"] == 1
-
-
 async def test_143_nodeclaims_launch_in_one_call(cloud: AwsAdapters, control: AwsControl) -> None:
     one = await resolve_nodeclass(cloud)
     await cloud.offerings.refresh()

@@ -37,6 +37,11 @@ async def has_attention_condition(fake: WorkerHarness, condition: str) -> bool:
     return fake.claims.condition_text("a", labels.NEEDS_ATTENTION) == condition
 
 
+def is_in_service(fake: WorkerHarness) -> bool:
+    """Whether the Node has no disruption taint."""
+    return not fake.nodes.found["node-a"].being_disrupted
+
+
 async def create_nodeclaim(fake: WorkerHarness, **spec: Any) -> NodeClaim:
     return fake.claims.add("a", born=await fake.now(), **spec)
 

@@ -9,9 +9,9 @@ from tenure.controller.cache.changes import ChangeBatch
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.invalid_object_reporter import REPEAT_AFTER, InvalidObjectReporter
 from tenure.controller.settings import ControllerSettings
-from tenure.controller.signals.signaller import Signal, SignalQueue
 from tenure.model.errors import InvalidObjectReport
 from tenure.model.invalid_objects import MAX_REPORTED, ObjectKey
+from tests.unit.controller.fake_temporal import RecordingSignalQueue
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 BATCH = cast(ChangeBatch, None)
@@ -29,24 +29,12 @@ class FakeEvents:
         self.published.append(event)
 
 
-class FakeSignals:
-    def __init__(self) -> None:
-        self.signals: list[Signal] = []
-
-    def last_digest(self, key: str) -> str:
-        return self.signals[-1].digest if self.signals else ""
-
-    def enqueue(self, signal: Signal) -> None:
-        if signal.digest != self.last_digest(signal.key):
-            self.signals.append(signal)
-
-
 class Harness:
     def __init__(self) -> None:
         self.now = NOW
-        self.cache, self.events, self.signals = ClusterCache(lambda: self.now), FakeEvents(), FakeSignals()
+        self.cache, self.events, self.signals = ClusterCache(lambda: self.now), FakeEvents(), RecordingSignalQueue()
         self.reporter = InvalidObjectReporter(
-            SETTINGS, self.cache, self.events, cast(SignalQueue, self.signals), MetricMeter.noop, lambda: self.now
+            SETTINGS, self.cache, self.events, self.signals, MetricMeter.noop, lambda: self.now
         )
 
     def fail(self, key: ObjectKey, message: str = "bad") -> None:

@@ -28,9 +28,16 @@ from tests.support.workflows.eventually import (
     wait_until_phase,
     wait_until_skipping_time,
 )
-from tests.support.workflows.nodeclaim_workflows import BUSY, observe_empty, pause_for, ready_nodeclaim, start_nodepool
+from tests.support.workflows.nodeclaim_workflows import (
+    BUSY,
+    is_in_service,
+    observe_empty,
+    pause_for,
+    ready_nodeclaim,
+    start_nodepool,
+)
 from tests.unit.workflows.continue_as_new import wait_until_continued_as_new
-from tests.unit.workflows.phases.test_drain import PDB, add_blocked_pod, drain_rules, is_in_service, observe_empty_now
+from tests.unit.workflows.phases.test_drain import PDB, add_blocked_pod, drain_rules, observe_empty_now
 from tests.unit.workflows.test_nodepool import (
     Asker,
     add_nodeclaims,

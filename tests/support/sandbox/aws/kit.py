@@ -3,7 +3,6 @@
 import base64
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -166,13 +165,4 @@ def error_codes(response: Json) -> dict[str, str]:
     for error in response.get("Errors", ()):
         override = error["LaunchTemplateAndOverrides"]["Overrides"]
         found[f"{override.get('InstanceType')}/{override.get('AvailabilityZone')}"] = str(error["ErrorCode"])
-    return found
-
-
-def wait_until_state(kit: FakeAwsClient, instance_id: str, state: str, timeout: float = 60.0) -> Json:
-    """Wait until the instance is in this state, or fail after `timeout` seconds."""
-    end = time.monotonic() + timeout
-    while (found := kit.describe_instance(instance_id))["State"]["Name"] != state:
-        assert time.monotonic() < end, f"{instance_id} is {found['State']['Name']}, not {state}"
-        time.sleep(0.02)
     return found

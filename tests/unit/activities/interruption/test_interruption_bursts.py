@@ -12,11 +12,6 @@ from tests.support.fakes.interruptions import rebalance_recommendation, schedule
 from tests.unit.activities.interruption.consumer_harness import NOW, ConsumerHarness
 
 
-@pytest.fixture
-def harness() -> ConsumerHarness:
-    return ConsumerHarness()
-
-
 async def test_full_batches_start_more_polls(harness: ConsumerHarness) -> None:
     for number in range(500):
         harness.queue.send(f"i-{number}")

@@ -14,11 +14,6 @@ from tests.support.fakes.interruptions import rebalance_recommendation
 from tests.unit.activities.interruption.consumer_harness import NOW, ConsumerHarness
 
 
-@pytest.fixture
-def harness() -> ConsumerHarness:
-    return ConsumerHarness()
-
-
 async def test_node_is_signaled_and_message_deleted(harness: ConsumerHarness) -> None:
     name = harness.queue.send("i-a")
     async with harness.consuming():

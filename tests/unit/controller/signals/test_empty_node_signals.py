@@ -13,12 +13,7 @@ from tests.support.controller.builders import (
     pod,
     stamp,
 )
-from tests.unit.controller.signals.notifier_harness import ALL_SYNCED, CLAIM, NotifierHarness, build_notifier
-
-
-@pytest.fixture
-def harness() -> NotifierHarness:
-    return build_notifier()
+from tests.unit.controller.signals.notifier_harness import ALL_SYNCED, CLAIM, NotifierHarness
 
 
 def test_emptied_node_is_signaled_with_its_empty_since(harness: NotifierHarness) -> None:

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from tenure.controller.signals.pending_pods import classify_pods
 from tests.support.controller.builders import (
     at,
@@ -14,12 +12,7 @@ from tests.support.controller.builders import (
     pod_of_scheduler,
     stamp,
 )
-from tests.unit.controller.signals.notifier_harness import NotifierHarness, build_notifier
-
-
-@pytest.fixture
-def harness() -> NotifierHarness:
-    return build_notifier()
+from tests.unit.controller.signals.notifier_harness import NotifierHarness
 
 
 def test_node_is_signaled_as_empty_when_its_nominations_expire(harness: NotifierHarness) -> None:

@@ -3,8 +3,6 @@
 from dataclasses import replace
 from datetime import timedelta
 
-import pytest
-
 from tenure.kube.client.list_watch import Delta
 from tenure.model.observations import ObservedNodePool
 from tests.support.controller.builders import (
@@ -13,14 +11,9 @@ from tests.support.controller.builders import (
     node,
     pool,
 )
-from tests.unit.controller.signals.notifier_harness import ALL_SYNCED, CLAIM, NotifierHarness, build_notifier
+from tests.unit.controller.signals.notifier_harness import ALL_SYNCED, CLAIM, NotifierHarness
 from tests.unit.controller.test_lifecycle_policies import policy
 from workflows.search_attributes import DEADLINE
-
-
-@pytest.fixture
-def harness() -> NotifierHarness:
-    return build_notifier()
 
 
 def test_rules_are_signaled_only_to_nodeclaims_of_their_nodepool(harness: NotifierHarness) -> None:

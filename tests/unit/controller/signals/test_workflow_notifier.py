@@ -15,12 +15,7 @@ from tests.support.controller.builders import (
     node_class,
     pool,
 )
-from tests.unit.controller.signals.notifier_harness import ALL_SYNCED, CLAIM, NotifierHarness, build_notifier
-
-
-@pytest.fixture
-def harness() -> NotifierHarness:
-    return build_notifier()
+from tests.unit.controller.signals.notifier_harness import ALL_SYNCED, CLAIM, NotifierHarness
 
 
 def test_new_nodeclaim_starts_its_workflow_with_its_identity(harness: NotifierHarness) -> None:

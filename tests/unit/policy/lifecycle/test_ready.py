@@ -29,7 +29,6 @@ PAUSE = Pause(by="ops", reason="upgrade", until=after(hours=1))
 EXPIRY_UNDER_BUDGET = LifecycleRules.model_validate({"expiry": {"underBudget": True}})
 EXPIRED_PAUSE = Pause(by="ops", reason="upgrade", until=before(hours=1))
 CANCELLED_DRAIN = CancelledDrain(at=before(hours=1), retry_at=after(hours=1), why="default/web: a budget")
-CANCELLED_DRAIN_REASON = "its drain was cancelled: default/web: a budget"
 CANCELS_BLOCKED_DRAIN = LifecycleRules.model_validate(
     {"drain": {"whenBlocked": "giveUp", "blockedFor": "2h"}, "expiry": {"underBudget": True}}
 )

@@ -30,8 +30,8 @@ from tests.support.workflows.interruption_messages import (
     ready_with_rules,
     send_message,
 )
-from tests.support.workflows.nodeclaim_workflows import BUSY
-from tests.unit.workflows.phases.test_stop_start import STOP_START, is_in_service
+from tests.support.workflows.nodeclaim_workflows import BUSY, is_in_service
+from tests.unit.workflows.phases.test_stop_start import STOP_START
 
 
 @pytest.fixture

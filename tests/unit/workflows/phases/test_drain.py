@@ -19,7 +19,7 @@ from tests.support.workflows.eventually import (
     wait_until,
     wait_until_skipping_time,
 )
-from tests.support.workflows.nodeclaim_workflows import BUSY, ready_nodeclaim, start_nodepool
+from tests.support.workflows.nodeclaim_workflows import BUSY, is_in_service, ready_nodeclaim, start_nodepool
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodepool import NodePoolWorkflow
 
@@ -44,10 +44,6 @@ async def delete_and_observe(fake: WorkerHarness, handle: Handle, **fields: Any)
 async def observe_empty_now(fake: WorkerHarness, handle: Handle, **fields: Any) -> None:
     now = await fake.now()
     await fake.signal_observed(handle, **BUSY, empty=True, empty_since=now, consolidation="WhenEmpty/0s", **fields)
-
-
-def is_in_service(fake: WorkerHarness) -> bool:
-    return not fake.nodes.found["node-a"].being_disrupted
 
 
 @pytest.fixture

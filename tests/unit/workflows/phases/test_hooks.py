@@ -29,6 +29,7 @@ from tests.support.workflows.eventually import (
 from tests.support.workflows.interruption_messages import send_message
 from tests.support.workflows.nodeclaim_workflows import (
     BUSY,
+    is_in_service,
     launched_nodeclaim,
     pause_for,
     ready_nodeclaim,
@@ -83,10 +84,6 @@ async def observe_empty_now(fake: WorkerHarness, handle: Handle, **hooks: Any) -
     await fake.signal_observed(
         handle, **BUSY, empty=True, empty_since=now, consolidation="WhenEmpty/0s", **hook_rules(**hooks)
     )
-
-
-def is_in_service(fake: WorkerHarness) -> bool:
-    return not fake.nodes.found["node-a"].being_disrupted
 
 
 def event_messages(fake: WorkerHarness, reason: str) -> list[str]:

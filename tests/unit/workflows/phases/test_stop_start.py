@@ -19,7 +19,7 @@ from tests.support.workflows.eventually import (
     wait_until_phase,
 )
 from tests.support.workflows.interruption_messages import interruption_rules, ready_with_rules, send_message
-from tests.support.workflows.nodeclaim_workflows import BUSY
+from tests.support.workflows.nodeclaim_workflows import BUSY, is_in_service
 from tests.unit.workflows.continue_as_new import wait_until_continued_as_new
 
 STOP_START: dict[str, Any] = {"action": "stopStart", "away": "20m"}
@@ -28,10 +28,6 @@ STOP_START: dict[str, Any] = {"action": "stopStart", "away": "20m"}
 @pytest.fixture(autouse=True)
 def short_stop_start_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("activities.nodeclaim.instance.STOP_START_POLL_SECONDS", 0.01)
-
-
-def is_in_service(fake: WorkerHarness) -> bool:
-    return not fake.nodes.found["node-a"].being_disrupted
 
 
 async def nodeclaim_with_maintenance(fake: WorkerHarness, **other_rules: Any) -> Handle:
