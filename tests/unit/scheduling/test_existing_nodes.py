@@ -35,13 +35,6 @@ def not_ready_for(seconds: float) -> NodeFact:
     return node("n", ready=False, ready_changed=NOW - timedelta(seconds=seconds), taints=(NOT_READY, UNREACHABLE))
 
 
-def test_existing_capacity_is_used_before_a_launch() -> None:
-    one = pod("p")
-    plan = Cluster(pool(), node("n"), one).plan()
-    assert plan.nominations == {"p": "n"}
-    assert not plan.claims
-
-
 def test_bound_pods_use_capacity_and_finished_pods_release_it() -> None:
     cluster = Cluster(pool(), node("n", cpu=4), pod("busy", cpu=3, node="n"), pod("p", cpu=2))
     assert cluster.plan().claims
@@ -108,22 +101,6 @@ def test_initialized_nodes_are_filled_first_by_name() -> None:
     starting = nodeclaim("starting", on=young, initialized=False)
     cluster = Cluster(pool(), young, starting, node("c"), node("b"), *[pod(f"p{n}", cpu=6) for n in range(3)])
     assert list(cluster.plan().nominations.values()) == ["b", "c", "a"]
-
-
-def test_flapping_node_causes_no_launch_within_the_grace_period() -> None:
-    flapping = not_ready_for(50)
-    cluster = Cluster(pool(), flapping, nodeclaim("c", on=flapping), pod("p"))
-    plan = cluster.plan()
-    assert plan.nominations == {"p": "n"}
-    assert not plan.claims
-
-
-def test_notready_node_is_not_used_after_the_grace_period() -> None:
-    not_ready = not_ready_for(50)
-    cluster = Cluster(pool(), not_ready, nodeclaim("c", on=not_ready), pod("p"))
-    plan = cluster.plan(not_ready_grace=timedelta(seconds=50))
-    assert not plan.nominations
-    assert [one.pods for one in plan.claims] == [("p",)]
 
 
 def test_pods_wait_for_a_rebooting_node_without_a_time_limit() -> None:

@@ -101,11 +101,6 @@ def test_node_limit_counts_nodes() -> None:
     assert "limit nodes 2 is reached" in reasons(plan)[0]
 
 
-def test_limit_leads_to_smaller_types() -> None:
-    plan = Cluster(pool(limits={"cpu": 4_000}), *pods(2)).plan()
-    assert [one.capacity_bound["cpu"] for one in plan.claims] == [4000]
-
-
 def test_existing_nodes_count_against_the_limit_unless_deleting() -> None:
     old = node("n", cpu=8)
     existing = nodeclaim("c", on=old)

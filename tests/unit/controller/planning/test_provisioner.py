@@ -68,11 +68,6 @@ async def test_repeated_plan_returns_its_earlier_drafts(harness: ProvisionerHarn
     assert second.drafts == first.drafts and len(harness.claims.found) == first.created
 
 
-async def test_plan_without_pending_pods_creates_nothing(harness: ProvisionerHarness) -> None:
-    harness.apply_objects("pods", pod("bound", on="n1"))
-    assert (await harness.plan()).created == 0
-
-
 async def test_pods_of_a_failed_creation_are_planned_again(harness: ProvisionerHarness) -> None:
     harness.add_pods(3)
     harness.claims.create_failures = 1

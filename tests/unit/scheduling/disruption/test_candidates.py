@@ -221,11 +221,6 @@ def test_consolidate_after_counts_from_the_last_pod_event() -> None:
     assert found.message == "consolidateAfter 30m of NodePool default ends at 2026-01-02T03:24:05+00:00"
 
 
-def test_drift_ignores_consolidate_after() -> None:
-    fleet = Fleet(pool(consolidate_after="Never")).node("n", "m.large", pod(), drifted="NodePoolDrifted")
-    assert verdict(fleet).eligible == ("Drifted",)
-
-
 def test_node_younger_than_the_minimum_age_is_ineligible() -> None:
     young = DisruptionBudgets(youngest={"default": timedelta(hours=2)})
     (found,) = verdict(Fleet().node("n", "m.large"), allowed_disruptions=young).excluded

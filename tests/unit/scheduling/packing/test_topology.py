@@ -14,7 +14,6 @@ from tenure.scheduling.settings import PlanSettings
 from tests.unit.scheduling.builders import (
     COMMON,
     Cluster,
-    daemonset,
     expressions,
     instance_type,
     node,
@@ -153,17 +152,6 @@ def test_missing_min_domains_count_as_empty() -> None:
     plan = build_cluster(pool(), *web(3, spreads=spread(min_domains=2)), instance_types=(one_zone,)).plan()
     assert sum(by_zone(plan).values()) == 1 and len(plan.unschedulable) == 2
     assert "topology spread on topology.kubernetes.io/zone" in reasons(plan)[0]
-
-
-@pytest.mark.parametrize(("honor", "zones"), [(True, {"a": 2, "b": 2}), (False, {"a": 1, "b": 1})])
-def test_zones_excluded_by_the_pod_count_by_node_affinity_policy(honor: bool, zones: dict[str, int]) -> None:
-    existing = node("n", labels={ZONE: "c"}, cpu=1)
-    restricted = web(4, spreads=spread(honor_affinity=honor), terms=(expressions(f"{ZONE} In a b"),))
-    plan = build_cluster(pool(), existing, *restricted).plan()
-    if honor:
-        assert by_zone(plan) == zones
-    else:
-        assert sum(by_zone(plan).values()) >= 2
 
 
 def test_schedule_anyway_spread_is_dropped_if_necessary() -> None:
@@ -329,11 +317,3 @@ def test_node_taints_policy_decides_which_nodes_count() -> None:
     assert by_zone(ignoring) == {"b": 2, "c": 2}
     honoring = build_cluster(pool(), tainted, *running, *web(3, spreads=spread(honor_taints=True))).plan()
     assert by_zone(honoring) == {"a": 1, "b": 1, "c": 1}
-
-
-def test_host_port_of_a_daemonset_is_occupied_on_every_new_node() -> None:
-    agent = daemonset("agent", pod(host_ports=(HostPort(port=80),)))
-    plan = build_cluster(
-        pool(), agent, pod(host_ports=(HostPort(port=80),)), pod(host_ports=(HostPort(port=81),))
-    ).plan()
-    assert len(plan.claims) == 1 and "host port 80 is taken by a DaemonSet" in reasons(plan)[0]
