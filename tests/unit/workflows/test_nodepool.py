@@ -12,7 +12,7 @@ from tenure.apis import labels
 from tenure.model.disruption.commands import PermitRevoked
 from tenure.model.errors import BadInput, TryLater
 from tenure.model.observations import ObservedNodePool
-from tenure.model.signals import PermitRelease, PermitRequest, PermitResult, Resume
+from tenure.model.signals import PermitRelease, PermitRequest, PermitResult
 from tests.support.fakes.permit_requester import PermitRequesterWorkflow
 from tests.support.fakes.worker import IDLE_TIMEOUT_SECONDS, WorkerHarness
 from tests.support.workflows.eventually import (
@@ -23,7 +23,7 @@ from tests.support.workflows.eventually import (
     wait_until_idle,
     wait_until_skipping_time,
 )
-from tests.support.workflows.nodeclaim_workflows import pause_for, start_nodepool
+from tests.support.workflows.nodeclaim_workflows import start_nodepool
 from workflows import ids
 from workflows.nodepool import NodePoolWorkflow
 
@@ -168,17 +168,6 @@ async def test_rejection_is_sent_once_per_request(fake: WorkerHarness) -> None:
     assert len(await permit_decisions(fake, "a")) == 1
     await request_permits(fake, pools, "a")
     await wait_until_skipping_time(fake, lambda: has_decision_count(fake, "a", 2))
-
-
-async def test_paused_nodepool_rejects_requests_until_resume(fake: WorkerHarness) -> None:
-    await add_nodeclaims(fake, "a")
-    pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
-    await pools.execute_update(NodePoolWorkflow.pause, await pause_for(fake, hours=1))
-    await request_permits(fake, pools, "a")
-    await wait_until_skipping_time(fake, lambda: have_rejections(fake, "a"))
-    assert "paused by ops@example.com" in (await permit_decisions(fake, "a"))[0].blocked_by
-    await pools.execute_update(NodePoolWorkflow.resume, Resume(by="ops@example.com"))
-    await wait_until_skipping_time(fake, lambda: have_permits(fake, "a"))
 
 
 async def test_status_is_written_only_after_changes(fake: WorkerHarness) -> None:

@@ -102,28 +102,6 @@ async def test_health_is_checked_every_minute_during_soak(
     assert await count_scheduled(wave_rollout.handle, "observe_rollout") - before in (4, 5)
 
 
-async def test_unhealthy_canary_rolls_back_within_two_minutes(
-    wave_rollout: RolloutHarness, skipping: WorkflowEnvironment
-) -> None:
-    await wave_rollout.request_permits(*NODES[:3], since=LONG_AGO)
-    await wait_until(lambda: wave_rollout.has_permits(1))
-    wave_rollout.activities.replace_drifted("n0")
-    await wait_until_skipping_time(skipping, lambda: wave_rollout.describes("soaks until"), seconds=20)
-    wave_rollout.activities.set_observed(ready=0)
-    await skipping.sleep(timedelta(minutes=3, seconds=30))
-    (pin_request, *_) = wave_rollout.activities.pin_requests
-    assert (pin_request.node_class, pin_request.images, pin_request.by) == (
-        "default",
-        {"ami-bad": "ami-good"},
-        "the health of the rollout",
-    )
-    assert "0 of 1 new nodes are Ready" in pin_request.why
-    assert await wave_rollout.has_permits(1), "no further node has a permit"
-    wave_rollout.activities.set_observed(target=GOOD, drifted=("bad",), updated_nodes=9, ready=9)
-    await wait_until_skipping_time(skipping, lambda: _is_finished(wave_rollout), seconds=20)
-    assert "RolloutRollsBack" in wave_rollout.activities.event_reasons()
-
-
 async def signal_startup_failures(one: RolloutHarness, now: datetime, *uids: str) -> None:
     for uid in uids:
         ended = StartupOutcome(uid=uid, at=now, reason="RegistrationTimeout")
@@ -218,13 +196,6 @@ async def test_rejected_approval_signal_is_published(
     await wait_until_skipping_time(skipping, lambda: approval_rollout.describes("tenure approve web-"), seconds=20)
     await approval_rollout.handle.signal(RolloutOnlyWorkflow.approve_rollout, ApproveRollout(plan="web-1", by="ann"))
     await wait_until_skipping_time(skipping, lambda: approval_rollout.has_event("RolloutRefused"), seconds=20)
-
-
-async def test_rollout_state_is_stored_on_nodepool(wave_rollout: RolloutHarness, skipping: WorkflowEnvironment) -> None:
-    await wave_rollout.request_permits("n0", since=LONG_AGO)
-    await wait_until(lambda: wave_rollout.has_permits(1))
-    stored_state = RolloutState.model_validate_json(wave_rollout.activities.notifications[-1].stored_state)
-    assert (stored_state.target, stored_state.good) == (BAD, GOOD)
 
 
 async def test_failed_health_check_blocks_permits_and_is_retried(

@@ -234,15 +234,6 @@ def test_reschedule_by_one_source_applies_to_both(case: str) -> None:
     assert record_messages(tracked, messages[-1:], after(hours=1)) == tracked
 
 
-def test_approval_ends_with_a_reschedule() -> None:
-    known = record_approval(
-        record_messages((), (health(), ec2()), NOW), ["scheduledChange@" + OLD.isoformat("T", "minutes")], YES
-    )
-    assert [one.decision for one in events_of(known)] == [YES]
-    (event,) = events_of(record_messages(known, (ec2(NEW, 1),), NOW))
-    assert (event.decision, event.moved_from) == (None, OLD)
-
-
 def test_restored_workflow_ignores_the_old_time_of_the_slow_source() -> None:
     moved = record_messages((), (health(text="Dear customer"), ec2(), ec2(NEW, 1)), NOW)
     assert "Dear" not in format_annotation(moved)
