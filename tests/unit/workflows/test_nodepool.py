@@ -281,7 +281,7 @@ async def test_renewed_permit_before_continue_as_new_is_confirmed(
 
     monkeypatch.setattr(fake.nodes, "list", read_slowly)
     await first.signal(NodePoolWorkflow.observe, ObservedNodePool(number=2, generation=2))
-    await wait_until_skipping_time(fake, lambda: is_running(first, "read_allowed_disruptions"))
+    await wait_until_skipping_time(fake, lambda: is_running(first, "read_allowed_disruptions"), milliseconds=250)
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 1)
     await request_permits(fake, first, "a")
     assert await first.query(NodePoolWorkflow.state)
