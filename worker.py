@@ -40,7 +40,6 @@ from tenure.controller.temporal.namespace import register_attributes
 from tenure.endpoints import Endpoints
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.adapters.cluster import dns_address
-from tenure.kube.leader_election import LeaderElector
 from tenure.model.errors import BadInput
 from tenure.settings import Settings, SettingsError, help_text, load
 from tenure.worker.adapters import (
@@ -50,6 +49,7 @@ from tenure.worker.adapters import (
     interruption_readers,
     read_ahead,
 )
+from tenure.worker.election import LeaderElection
 from tenure.worker.settings import aws_settings, host_settings, installation_of, temporal_security
 from tenure.worker.temporal_workers import (
     CACHED_COORDINATORS,
@@ -187,15 +187,15 @@ async def serve(
     memory_trim = asyncio.create_task(process.trim_memory(), name="memory")
     replica_watch = worker_versioning.watch_replicas(temporal, launches.task_queue, cloud.clients.set_replicas)
     async with launches, drains, coordinators, nodeclaims:
-        elector = LeaderElector(
-            cluster.leases,
+        election = LeaderElection(
+            settings.kubeconfig,
             settings.system_namespace,
             f"{temporal.identity}_{uuid.uuid4().hex[:8]}",
             is_leader_lost=lambda: pollers.is_unpolled(temporal, ids.plan_queue(name), CLOCK.now()),
         )
         async with replica_watch:
             lead = asyncio.create_task(
-                lead_cluster(settings, temporal, installation, readiness, lambda: elector.run(host.run)), name="lead"
+                lead_cluster(settings, temporal, installation, readiness, lambda: election.run(host.run)), name="lead"
             )
             other = asyncio.create_task(karpenter_lease.wait_until_acquired(), name="karpenter-lease")
             try:

@@ -16,7 +16,6 @@ import structlog
 
 from tenure.clock import utc_now
 from tenure.kube.adapters.cluster import ObservedLease
-from tenure.model.base import REQUEST_PRIORITY
 from tenure.model.errors import Conflict, Fault, NotFound
 
 log = structlog.get_logger(__name__)
@@ -31,8 +30,9 @@ RENEW_DEADLINE_SECONDS: Final = 6.0
 """The leader stops if it could not renew for this time, before another replica may take over."""
 LEASE_RETRY_SECONDS: Final = 0.5
 """Interval of a candidate's attempts, with up to 20 % more."""
-NEW_LEADER_SECONDS: Final = 120.0
-"""A new leader has this time to sync its caches before it may count as lost."""
+NEW_LEADER_SECONDS: Final = 300.0
+"""A new leader has this time to sync its caches before it may count as lost. On a busy machine, 50,000 pods need
+minutes."""
 LEADER_CHECK_SECONDS: Final = 10.0
 REQUEST_TIMEOUT_SECONDS: Final = 3.0
 """Of one attempt: an overloaded API server answers late, and a lost connection must leave time for a second attempt."""
@@ -134,7 +134,6 @@ class LeaderElector:
     async def _hold(self) -> bool:
         """Create, acquire or renew the Lease; False while another process holds it. Raises Conflict if another process
         was faster. The holder renews with one request, without a read."""
-        REQUEST_PRIORITY.set("lease")
         async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
             lease = self._written or await self._leases.get(self._namespace, LEADER_LEASE)
             self._written = None

@@ -99,7 +99,7 @@ def format_short_list(names: Sequence[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-RequestPriority = Literal["", "crowd", "lease"]
+RequestPriority = Literal["", "crowd"]
 
 REQUEST_PRIORITY: Final[ContextVar[RequestPriority]] = ContextVar("LANE", default="")
 

@@ -1,17 +1,20 @@
 """Leader election: one replica leads, and another one follows it after a release, a kill or a lost connection."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
+from unittest.mock import AsyncMock
 
 import pytest
 
 from tenure.clock import utc_now
 from tenure.kube.adapters.cluster import ObservedLease
 from tenure.kube.leader_election import LeaderElector
-from tenure.model.errors import Conflict, Fault, TryLater
+from tenure.model.errors import BadInput, Conflict, Fault, TryLater
+from tenure.worker.election import LeaderElection
 from tests.support.product.eventually import wait_until
 
 
@@ -50,9 +53,9 @@ class Replica:
     def __init__(self, leases: FakeLeases, identity: str) -> None:
         self.identity, self.leading, self.led, self.lost = identity, False, 0, False
         self.fault: Exception | None = None
-        self.elector = LeaderElector(leases, "tenure", identity, is_leader_lost=self._is_leader_lost)
+        self.elector = LeaderElector(leases, "tenure", identity, is_leader_lost=self.is_leader_lost)
 
-    async def _is_leader_lost(self) -> bool:
+    async def is_leader_lost(self) -> bool:
         return self.lost
 
     async def lead(self) -> None:
@@ -208,3 +211,55 @@ async def test_leader_without_temporal_is_replaced(leases: FakeLeases) -> None:
                 assert not first.leading and leases.holder == "1@b"
 
             await wait_until(assert_only_second, seconds=20, poll_interval=0.01)
+
+
+def block_event_loop() -> None:
+    """For twice the duration of the Lease."""
+    time.sleep(0.6)
+
+
+async def test_leader_keeps_its_lease_while_its_event_loop_is_busy(
+    leases: FakeLeases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tenure.worker.election.connect", AsyncMock())
+    monkeypatch.setattr("tenure.worker.election.KubeLeases", lambda client: leases)
+    first = Replica(leases, "1@a")
+    election = LeaderElection("", "tenure", "1@a", is_leader_lost=first.is_leader_lost)
+    leading = asyncio.create_task(election.run(first.lead))
+    await wait_until_leading(first)
+    writes = leases.writes
+    block_event_loop()
+    assert leases.writes > writes + 3 and leases.holder == "1@a"
+    await asyncio.sleep(0.1)
+    assert first.leading and first.led == 1
+    leading.cancel()
+    await asyncio.gather(leading, return_exceptions=True)
+    assert not first.leading and leases.holder == ""
+
+
+async def test_candidate_asks_about_the_leader_in_the_event_loop_of_the_worker(
+    leases: FakeLeases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tenure.worker.election.connect", AsyncMock())
+    monkeypatch.setattr("tenure.worker.election.KubeLeases", lambda client: leases)
+    first, second, loops = Replica(leases, "1@a"), Replica(leases, "1@b"), set[object]()
+
+    async def is_leader_lost() -> bool:
+        loops.add(asyncio.get_running_loop())
+        return True
+
+    election = LeaderElection("", "tenure", "1@b", is_leader_lost=is_leader_lost)
+    async with electing(first):
+        await wait_until_leading(first)
+        electing_second = asyncio.create_task(election.run(second.lead))
+        await wait_until_leading(second)
+        electing_second.cancel()
+        await asyncio.gather(electing_second, return_exceptions=True)
+    assert loops == {asyncio.get_running_loop()}
+
+
+async def test_error_in_the_thread_ends_the_election(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenure.worker.election.connect", AsyncMock(side_effect=BadInput("no Kubernetes cluster")))
+    election = LeaderElection("", "tenure", "1@a", is_leader_lost=AsyncMock())
+    with pytest.raises(BadInput, match="no Kubernetes cluster"):
+        await election.run(AsyncMock())

@@ -71,16 +71,16 @@ async def test_rate_and_attempts_are_bounded_while_every_request_is_rejected() -
 async def test_writes_succeed_once_after_the_server_recovers_and_urgent_ones_come_first() -> None:
     async with throttled_client() as (client, api):
 
-        async def renew_lease() -> None:
-            REQUEST_PRIORITY.set("lease")
-            await client.merge("/api/v1/leases/lease", {})
+        async def write_in_bulk(number: int) -> None:
+            REQUEST_PRIORITY.set("crowd")
+            await client.merge(f"/api/v1/nodes/{number}", {})
 
-        writes = [asyncio.create_task(client.merge(f"/api/v1/nodes/{number}", {})) for number in range(WRITES)]
+        writes = [asyncio.create_task(write_in_bulk(number)) for number in range(WRITES)]
         await asyncio.sleep(2)
         api.accepts = True
         recovered_at = len(api.requests)
-        await asyncio.create_task(renew_lease())
-        place = [path for _, path in api.requests[recovered_at:]].index("lease")
+        await client.merge("/api/v1/nodes/urgent", {})
+        place = [path for _, path in api.requests[recovered_at:]].index("urgent")
         await asyncio.gather(*writes)
     assert place <= 3
     accepted = Counter(path for _, path in api.requests[recovered_at:])
