@@ -122,8 +122,9 @@ scenarios: controlplane ## Run the rows of the promises: kept, broken or without
 	@$(BIN)/python -m tests.scenarios.table $(if $(ROW),--row $(ROW)) $(if $(TIMES),--times $(TIMES)) $(ARGS)
 
 chaos: controlplane ## Run the long chaos tests: 100 kills, outages, 300 nodes with lost AWS responses (KILLS=20: fewer)
-	@TENURE_KILLS=$(KILLS) TENURE_CHURN=50 TENURE_APART=400 TENURE_OUTAGE=120 TENURE_LOSSY=300 $(BIN)/python -m pytest -s \
-	    tests/chaos/test_killed_anywhere.py tests/chaos/test_outages.py tests/chaos/test_lossy_cloud.py \
+	@TENURE_KILLS=$(KILLS) TENURE_CHURN=50 TENURE_APART=400 TENURE_OUTAGE=120 TENURE_LOSSY=300 \
+	    TENURE_ZONE_NODES=60 $(BIN)/python -m pytest -s tests/chaos/test_killed_anywhere.py tests/chaos/test_outages.py \
+	    tests/chaos/test_lossy_cloud.py tests/chaos/test_zone_loss.py tests/chaos/test_temporal_limit.py \
 	    tests/integration/test_faulty_host.py $(ARGS)
 
 compare: controlplane ## Compare the plans of 5,000 random clusters with kube-scheduler (CLUSTERS=1000: fewer)

@@ -22,6 +22,7 @@ class Plan:
     `examples/` select subnets by the default cluster name. Arguments for the AWS stand-in and the node simulator are
     passed through. `kubeconfig` and `aws_endpoint` are for nodes without these parts. `temporal`: the dev server, or a
     server version of `tools.py` with PostgreSQL, whose data is never kept. `encrypted`: encrypt payloads.
+    `temporal_requests_per_second`: limit of the dev server; 0: none that matters on one machine.
     `kubernetes`: a minor version of `versions.py`; by default that of `TENURE_KUBERNETES`.
     `eviction_requests`: serve EvictionRequests, which Kubernetes 1.37 has as alpha, and run their controller.
     `lease_seconds`: duration of the Leases of Nodes; a longer one lets one machine host thousands of Nodes.
@@ -38,6 +39,7 @@ class Plan:
     temporal: Temporals = "dev"
     temporal_version: str = TEMPORAL
     encrypted: bool = False
+    temporal_requests_per_second: int = 0
     search_attributes: Mapping[str, str] = field(default_factory=lambda: SEARCH_ATTRIBUTES)
     aws_arguments: tuple[str, ...] = ()
     node_arguments: tuple[str, ...] = ()

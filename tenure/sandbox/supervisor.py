@@ -242,6 +242,7 @@ class Parts:
                 take(*Temporal.PORTS),
                 namespace=self.plan.namespace,
                 search_attributes=self.plan.search_attributes,
+                requests_per_second=self.plan.temporal_requests_per_second,
                 dynamic_config=(*DYNAMIC_CONFIG, SHORT_TIMERS) if self.plan.quick else DYNAMIC_CONFIG,
             )
         else:

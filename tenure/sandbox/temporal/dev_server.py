@@ -19,9 +19,9 @@ PRAGMAS = ("journal_mode=wal", "synchronous=0")
 ATTEMPTS = 3
 """The server selects additional ports, which another program may take before it listens."""
 
+REQUESTS_PER_SECOND = 10000
+"""Limit of requests to a namespace. One process may use the capacity of a cluster."""
 DYNAMIC_CONFIG = (
-    # Limits for a single machine: one process may use the capacity of a cluster.
-    "frontend.namespaceRPS=10000",
     "frontend.namespaceCount=10000",
     "frontend.rps=10000",
     "history.rps=20000",
@@ -47,11 +47,13 @@ class Temporal:
         *,
         namespace: str = "default",
         search_attributes: Mapping[str, str] | None = None,
+        requests_per_second: int = 0,
         dynamic_config: Sequence[str] = DYNAMIC_CONFIG,
     ) -> None:
         self._folder, self._ports, self._namespace = folder, ports, namespace
         self._attributes = dict(search_attributes or {})
-        self._dynamic_config = dynamic_config
+        limit = f"frontend.namespaceRPS={requests_per_second or REQUESTS_PER_SECOND}"
+        self._dynamic_config = (*dynamic_config, limit)
         self.address = f"127.0.0.1:{ports['temporal']}"
         self.ui = f"http://127.0.0.1:{ports['temporal-ui']}"
         self.security = Security()
