@@ -1,6 +1,7 @@
-"""Builds the files of a release in build/release: `python -m tools.release`, or `make release`.
+"""Builds the files of a release in build/release: `python -m tools.release [TAG]`, or `make release`.
 
-The wheel, both charts as packages for an OCI registry, the notes from CHANGELOG.md, and SHA256SUMS.
+The wheel, both charts as packages for an OCI registry, the notes from CHANGELOG.md, and SHA256SUMS. A git tag that is
+not that of the version, such as v0.3.0 for 0.2.0, builds nothing.
 """
 
 import re
@@ -35,6 +36,12 @@ def build(folder: Path = FOLDER) -> list[Path]:
     return sorted(folder.iterdir())
 
 
+def check_tag(tag: str, version: str) -> None:
+    """Raises ValueError if the image and the release would have another version than the chart."""
+    if tag != f"v{version}":
+        raise ValueError(f"tag {tag}: the charts and the wheel have the version {version}, expected the tag v{version}")
+
+
 def release_notes(changelog: str, version: str) -> str:
     """The section of the version, without its title. Raises ValueError without one."""
     found = re.search(rf"^## {re.escape(version)} - .*?\n(.*?)(?=^## |\Z)", changelog, flags=re.MULTILINE | re.DOTALL)
@@ -44,5 +51,7 @@ def release_notes(changelog: str, version: str) -> str:
 
 
 if __name__ == "__main__":
+    for argument in sys.argv[1:]:
+        check_tag(argument, chart_version())
     for file in build():
         print(file.relative_to(ROOT))

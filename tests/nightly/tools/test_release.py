@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import yaml
 
 from deploy.resources import chart_version
 from tests.support.paths import ROOT
-from tools.release import CHARTS, build, release_notes
+from tools.release import CHARTS, build, check_tag, release_notes
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -35,6 +36,17 @@ def test_notes_are_the_section_of_the_version() -> None:
     with pytest.raises(ValueError, match="no section for the version"):
         release_notes(changelog, "0.3.0")
     assert release_notes((ROOT / "CHANGELOG.md").read_text(), chart_version()).startswith("### ")
+
+
+def test_tag_of_another_version_is_rejected_before_anything_is_built() -> None:
+    check_tag(f"v{chart_version()}", chart_version())
+    with pytest.raises(ValueError, match=r"tag v0\.3\.0: .*0\.2\.0, expected the tag v0\.2\.0"):
+        check_tag("v0.3.0", "0.2.0")
+    done = subprocess.run([sys.executable, "-m", "tools.release", "v9.9.9"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1 and "tag v9.9.9" in done.stderr and not done.stdout
+    (job,) = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yaml").read_text())["jobs"].values()
+    first = next(one["run"] for one in job["steps"] if "run" in one)
+    assert first == 'make release TAG="$VERSION"', "nothing is published before the check"
 
 
 @pytest.mark.parametrize(
