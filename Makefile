@@ -63,9 +63,10 @@ test-integration: controlplane ## Run all integration tests and scenarios, and c
 test-killed: controlplane ## Run a sample of the scenarios with the worker killed once
 	@$(BIN)/python -m tests.scenarios.sample $(ARGS)
 
-test-replay: setup ## Replay all stored histories with other hash seeds, and the histories of all workflow tests
+test-replay: setup ## Replay stored histories with other hash seeds and releases, and those of all workflow tests
 	@for seed in 1 2 3; do PYTHONHASHSEED=$$seed $(PYTEST) -n 2 tests/replay $(ARGS) || exit 1; done
 	@$(PYTEST) -n 4 --replay-histories tests/unit/workflows $(ARGS)
+	@$(BIN)/python -m tests.replay.other_release $(REF)
 
 test-nightly: controlplane tools ## Run recipe, chart, image, price and month tests, property tests at full depth
 	@$(PYTEST) -n 3 tests/nightly tests/integration/recipes $(ARGS)
@@ -101,8 +102,8 @@ sbom: build/audit ## Write the worker's bill of materials (CycloneDX) to build/s
 	@build/audit/bin/cyclonedx-py requirements requirements/worker.txt --output-reproducible -o build/sbom.json
 	@echo build/sbom.json
 
-release: setup tools ## Build the wheel, the charts, release notes and checksums in build/release
-	@$(BIN)/python -m tools.release
+release: setup tools ## Build the wheel, charts, notes and checksums of a release in build/release (TAG=v0.2.0: checked)
+	@$(BIN)/python -m tools.release $(TAG)
 
 image: ## Build and push the image for amd64 and arm64 with SBOM and provenance (IMAGE=REGISTRY/tenure:TAG), by docker buildx
 	docker buildx build --platform linux/amd64,linux/arm64 --sbom=true --provenance=mode=max \
