@@ -8,6 +8,7 @@ import json
 import shutil
 import time
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,32 +16,44 @@ import aiohttp
 import pytest
 import yaml
 
+from tenure.apis.labels import PAUSE
+from tenure.kube.client.resources import NODE_CLAIMS
 from tenure.sandbox.ports import Ports
 from tenure.sandbox.processes import Process, http_ok
 from tests.support.product.cluster_scope import ClusterScope, object_names
+from tests.support.product.drains import pod_disruption_budget
 from tests.support.product.eventually import wait_until
 from tests.support.product.interruption_events import send_spot_warning
-from tests.support.product.objects import Object
+from tests.support.product.objects import Object, lifecycle_policy
 from tests.support.product.product import InstalledProduct
 from tools.metrics.dashboard import FILE
+from workflows import ids
 
 DASHBOARD: Final[dict[str, Any]] = json.loads(FILE.read_text())
+PANELS: Final[dict[str, list[str]]] = {
+    panel["title"]: [target["expr"] for target in panel["targets"]]
+    for panel in DASHBOARD["panels"]
+    if panel.get("targets")
+}
+TITLES: Final = set(PANELS)
 SCRAPE_SECONDS: Final = 1
+REPAIRED_WITHIN_SECONDS: Final = 150.0
+"""A terminated workflow is found within two minutes."""
 RATE_INTERVAL: Final = "15s"
-QUIET: Final = {
+INCIDENTS: Final = {
     "Nodes that need attention, by code",
     "Launch failures",
-    "Pods not bound to their node",
     "Missed deadlines",
-    "Command outcomes",
     "Paused",
     "Blocked drains",
     "Hooks",
-    "Failed activity attempts",
     "Workflows that were not running",
     "Throttled by AWS",
 }
-"""Panels without data while no fault, pause, hook or replacement occurs."""
+"""Panels without data while no fault, pause or hook occurs."""
+RARE: Final = {"Pods not bound to their node", "Command outcomes", "Failed activity attempts"}
+"""Panels that neither test fills."""
+STARTUP_TAINT: Final = "node.cilium.io/agent-not-ready"
 
 
 class Prometheus:
@@ -95,6 +108,10 @@ async def prometheus(product: InstalledProduct, tmp_path: Path) -> AsyncIterator
     ports.close()
 
 
+def test_all_panels_are_covered() -> None:
+    assert TITLES > INCIDENTS | RARE and len(TITLES - RARE) > 20
+
+
 async def test_every_panel_has_data(product: InstalledProduct, prometheus: Prometheus) -> None:
     async with product.scope("dashboard", capacity_type="spot") as scope:
         (claim,) = await scope.run_pods(1)
@@ -104,7 +121,39 @@ async def test_every_panel_has_data(product: InstalledProduct, prometheus: Prome
         await interrupt(scope, replacement)
         await scope.scale_deployment(0)
         await wait_until(lambda: scope.assert_instances_alive(0))
-        await wait_until(lambda: assert_panels_have_data(prometheus))
+        await wait_until(lambda: assert_panels_have_data(prometheus, TITLES - INCIDENTS - RARE))
+
+
+async def test_every_panel_of_an_incident_has_data(product: InstalledProduct, prometheus: Prometheus) -> None:
+    taints = [{"key": STARTUP_TAINT, "value": "true", "effect": "NoSchedule"}]
+    async with product.scope("incidents", startup_taints=taints, after="Never") as scope:
+        hook = {"name": "closed", "http": {"url": "http://127.0.0.1:1"}, "timeout": "5s"}
+        await scope.apply_manifest(lifecycle_policy(scope.name, scope.name, hooks={"beforeDrain": [hook]}))
+        scope.inject_aws_fault("throttle", "CreateFleet", times=1)
+        await scope.create_deployment(1)
+        name = await wait_until(lambda: scope.assert_newest_nodeclaim(1))
+        await wait_until(lambda: scope.assert_event(name, "InitializationOverdue"))
+        await scope.remove_taints((await scope.nodeclaim_workflow(name)).node_name, STARTUP_TAINT)
+        await wait_until(lambda: scope.assert_pods_running(1))
+        await pause_and_resume(scope)
+        await scope.apply_manifest(pod_disruption_budget(scope.name, maxUnavailable=0))
+        await product.delete(NODE_CLAIMS.path(name))
+        await wait_until(lambda: scope.assert_blocked_by(name, "PodDisruptionBudget"))
+        scope.inject_aws_fault("no-capacity", "CreateFleet")
+        await scope.scale_deployment(2)
+        coordinator = ids.nodepool(product.sandbox.plan.cluster_name, scope.name)
+        await product.temporal.get_workflow_handle(coordinator).terminate("incident")
+        await wait_until(lambda: assert_panels_have_data(prometheus, INCIDENTS), seconds=REPAIRED_WITHIN_SECONDS)
+        await scope.scale_deployment(0)
+        await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
+
+
+async def pause_and_resume(scope: ClusterScope) -> None:
+    """Long enough for several scrapes."""
+    until = (datetime.now(UTC) + timedelta(minutes=5)).isoformat(timespec="seconds")
+    for text in (f"until={until}, by=ann, reason=an incident", None):
+        await scope.product.patch(scope.pool_path, {"metadata": {"annotations": {PAUSE: text}}})
+        await asyncio.sleep(5 * SCRAPE_SECONDS)
 
 
 async def interrupt(scope: ClusterScope, claim: Object) -> None:
@@ -114,13 +163,7 @@ async def interrupt(scope: ClusterScope, claim: Object) -> None:
     await wait_until(lambda: scope.assert_pods_running(1))
 
 
-async def assert_panels_have_data(prometheus: Prometheus) -> None:
-    panels = {panel["title"]: [target["expr"] for target in panel["targets"]] for panel in with_targets()}
-    assert panels.keys() >= QUIET and len(panels) > 20
-    queries = [(title, query) for title, found in panels.items() for query in found if title not in QUIET]
+async def assert_panels_have_data(prometheus: Prometheus, titles: set[str]) -> None:
+    queries = [(title, query) for title, found in PANELS.items() for query in found if title in titles]
     results = await asyncio.gather(*(prometheus.has_data(query) for _, query in queries))
     assert [one for one, has_data in zip(queries, results, strict=True) if not has_data] == []
-
-
-def with_targets() -> list[dict[str, Any]]:
-    return [panel for panel in DASHBOARD["panels"] if panel.get("targets")]
