@@ -41,7 +41,7 @@ settings.interruptionQueue settings.isolatedVPC settings.legacyNodeRepair settin
 settings.preferencePolicy settings.reservedENIs settings.securityGroupRefreshInterval settings.subnetRefreshInterval
 settings.vmMemoryOverheadPercent strategy terminationGracePeriodSeconds tolerations topologySpreadConstraints
 """
-"""charts/karpenter/values.yaml of aws/karpenter-provider-aws: the README of 1.6.3 and the changes up to 1.15.1."""
+"""charts/karpenter/values.yaml of aws/karpenter-provider-aws 1.15.1, which test_karpenter_source.py reads."""
 
 
 def test_page_lists_each_value_of_karpenters_chart() -> None:
