@@ -83,6 +83,7 @@ class KarpenterProcess:
             "HEALTH_PROBE_PORT": str(probes),
             "METRICS_PORT": str(metrics),
             "LEADER_ELECTION_NAMESPACE": "kube-system",
+            "INTERRUPTION_QUEUE": product.sandbox.plan.cluster_name,
         }
         self._process = Process(
             "karpenter",
