@@ -165,6 +165,7 @@ async def serve(
         instances=cloud.instances,
         plan_worker=lambda: plan_worker(temporal, settings, list_planner_activities(host)),
         read_interruptions=lambda: readers.run(),
+        is_leading=lambda: election.is_valid,
         endpoints=endpoints,
     )
     ports = build_ports(settings, temporal, cluster, cloud)
@@ -186,13 +187,13 @@ async def serve(
     prefetch = asyncio.create_task(read_ahead(cloud.offerings), name="read-ahead")
     memory_trim = asyncio.create_task(process.trim_memory(), name="memory")
     replica_watch = worker_versioning.watch_replicas(temporal, launches.task_queue, cloud.clients.set_replicas)
+    election = LeaderElection(
+        settings.kubeconfig,
+        settings.system_namespace,
+        f"{temporal.identity}_{uuid.uuid4().hex[:8]}",
+        is_leader_lost=lambda: pollers.is_unpolled(temporal, ids.plan_queue(name), CLOCK.now()),
+    )
     async with launches, drains, coordinators, nodeclaims:
-        election = LeaderElection(
-            settings.kubeconfig,
-            settings.system_namespace,
-            f"{temporal.identity}_{uuid.uuid4().hex[:8]}",
-            is_leader_lost=lambda: pollers.is_unpolled(temporal, ids.plan_queue(name), CLOCK.now()),
-        )
         async with replica_watch:
             lead = asyncio.create_task(
                 lead_cluster(settings, temporal, installation, readiness, lambda: election.run(host.run)), name="lead"

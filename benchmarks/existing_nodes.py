@@ -109,6 +109,7 @@ async def _run(nodes: int, pods: int, seconds: float, calm: float, sandbox: Sand
         await create_idle_nodes(session, 1, pods, CPU)
         session.worker.kill()
         written = await _measure("objects written", _write_copies(session, nodes, pods))
+        await _measure("pods Ready", _wait_until_pods_ready(session, nodes * pods))
         await (await session.replace_worker()).start()
         recovered = await _measure("workflows Ready", _wait_until_ready(session, nodes))
         await asyncio.sleep(calm)
@@ -181,6 +182,17 @@ async def _write_copies(session: SandboxSession, nodes: int, pods: int) -> None:
         await kube.request("PATCH", f"/apis/apps/v1/namespaces/default/{path}", body, "application/merge-patch+json")
     for part in (CONTROLLER_MANAGER, "nodes"):
         await asyncio.to_thread(sandbox.start_part, part)
+
+
+async def _wait_until_pods_ready(session: SandboxSession, pods: int) -> None:
+    """The node simulator reports the status of each pod. Meanwhile it uses all CPU."""
+
+    async def find_others() -> str:
+        deployment = await session.kube.request("GET", f"/apis/apps/v1/namespaces/default/deployments/{DEPLOYMENT}")
+        ready = deployment["status"].get("readyReplicas", 0)
+        return "" if ready == pods else f"{ready} of {pods} pods are Ready"
+
+    await session.wait_until_resolved(find_others, what="all pods Ready", seconds=TIMEOUT + pods / 25)
 
 
 async def _write_claim(session: SandboxSession, claim: Object) -> str:

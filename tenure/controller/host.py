@@ -69,13 +69,16 @@ class ClusterController:
         instances: Instances,
         plan_worker: Callable[[], AbstractAsyncContextManager[None]],
         read_interruptions: Callable[[], Awaitable[None]] = _read_nothing,
+        is_leading: Callable[[], bool] = lambda: True,
         endpoints: Endpoints | None = None,
     ) -> None:
-        """`read_interruptions` runs until cancelled. `endpoints` outlives sessions: the next session continues to track
+        """`read_interruptions` runs until cancelled. `is_leading`: false while a Lease could not be renewed in time, so
+        that another process may host the watch. `endpoints` outlives sessions: the next session continues to track
         an unreachable Temporal."""
         self._settings, self._kube, self._temporal = settings, kube, temporal
         self._offerings, self._instances = offerings, instances
         self._plan_worker, self._read_interruptions, self._endpoints = plan_worker, read_interruptions, endpoints
+        self._is_leading = is_leading
         self._session: ControllerSession | None = None
         self._reported_fault = ""
         self._interruption_notifier = InterruptionNotifier(temporal, settings.cluster)
@@ -184,9 +187,11 @@ class ClusterController:
         )
 
     def _ready_session(self) -> tuple[ControllerSession | None, str]:
-        """The session if its caches are fresh; else None and the reason."""
+        """The session if its caches are fresh and no other process can host the watch; else None and the reason."""
         if self._session is None:
             return None, "this process does not host the watch"
+        if not self._is_leading():
+            return None, "the Lease could not be renewed in time"
         stale = self._session.cluster.stale_kinds(FRESH_WITHIN)
         return (None, f"caches are too old: {', '.join(stale)}") if stale else (self._session, "")
 

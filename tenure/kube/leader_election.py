@@ -27,7 +27,7 @@ LEASE_DURATION: Final = timedelta(seconds=8)
 RENEW_SECONDS: Final = 1.5
 RENEW_RETRY_SECONDS: Final = 0.5
 RENEW_DEADLINE_SECONDS: Final = 6.0
-"""The leader stops if it could not renew for this time, before another replica may take over."""
+"""The leader decides nothing if it could not renew for this time, before another replica may take over."""
 LEASE_RETRY_SECONDS: Final = 0.5
 """Interval of a candidate's attempts, with up to 20 % more."""
 NEW_LEADER_SECONDS: Final = 300.0
@@ -63,6 +63,12 @@ class LeaderElector:
         self._observed_holder, self._next_check_at = "", 0.0
         self._written: ObservedLease | None = None
         """The Lease as this process wrote it last; None if the last attempt failed."""
+        self._renewed_at = 0.0
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether no other process can have acquired the Lease since the last renewal. Other threads may read it."""
+        return time.monotonic() - self._renewed_at < RENEW_DEADLINE_SECONDS
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Until cancelled: acquire the Lease, and run `lead` while this process holds it. An error of `lead` releases
@@ -112,34 +118,36 @@ class LeaderElector:
             await asyncio.gather(leading, renewing, return_exceptions=True)
 
     async def _renew(self) -> None:
-        """Returns when this process must stop to lead."""
-        try:
-            while True:
-                async with asyncio.timeout(RENEW_DEADLINE_SECONDS):
-                    await asyncio.sleep(RENEW_SECONDS)
-                    if not await self._hold_with_retry():
-                        log.warning("lease lost to another process", lease=LEADER_LEASE)
-                        return
-        except TimeoutError:
-            log.warning("lease not renewed in time, another replica takes over", lease=LEADER_LEASE)
+        """Returns when another process holds the Lease. A late renewal does not end the session, which would have to
+        list all objects again; `is_valid` is false meanwhile."""
+        while True:
+            await asyncio.sleep(RENEW_SECONDS)
+            if not await self._hold_with_retry():
+                log.warning("lease lost to another process", lease=LEADER_LEASE)
+                return
 
     async def _hold_with_retry(self) -> bool:
+        reported = ""
         while True:
             try:
                 return await self._hold()
             except (Fault, TimeoutError) as error:
-                log.warning("lease not renewed", lease=LEADER_LEASE, fault=self._explain(error))
+                if str(error) != reported:
+                    log.warning("lease not renewed", lease=LEADER_LEASE, fault=self._explain(error))
+                    reported = str(error)
                 await asyncio.sleep(RENEW_RETRY_SECONDS)
 
     async def _hold(self) -> bool:
         """Create, acquire or renew the Lease; False while another process holds it. Raises Conflict if another process
         was faster. The holder renews with one request, without a read."""
+        started_at = time.monotonic()
         async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
             lease = self._written or await self._leases.get(self._namespace, LEADER_LEASE)
             self._written = None
             if lease and lease.holder not in ("", self._identity) and not await self._may_replace(lease):
                 return False
             self._written = await self._leases.write(self._next_lease(lease, utc_now()))
+            self._renewed_at = started_at
             return True
 
     async def _may_replace(self, lease: ObservedLease) -> bool:
@@ -164,7 +172,7 @@ class LeaderElector:
 
     async def _release(self) -> None:
         """Best effort: an unreleased Lease expires."""
-        self._written = None
+        self._written, self._renewed_at = None, 0.0
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
                 lease = await self._leases.get(self._namespace, LEADER_LEASE)

@@ -26,6 +26,12 @@ class LeaderElection:
     ) -> None:
         self._kubeconfig, self._namespace, self._identity = kubeconfig, namespace, identity
         self._is_leader_lost = is_leader_lost
+        self._elector: LeaderElector | None = None
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether this process certainly holds the Lease now."""
+        return self._elector is not None and self._elector.is_valid
 
     async def run(self, lead: Work[None]) -> None:
         """Until cancelled: run `lead` in this event loop while this process holds the Lease."""
@@ -37,13 +43,13 @@ class LeaderElection:
         async def elect() -> None:
             client = await connect(self._kubeconfig)
             try:
-                elector = LeaderElector(
+                self._elector = LeaderElector(
                     KubeLeases(client),
                     self._namespace,
                     self._identity,
                     is_leader_lost=lambda: run_in_loop(loop, is_leader_lost),
                 )
-                await elector.run(lambda: run_in_loop(loop, lead))
+                await self._elector.run(lambda: run_in_loop(loop, lead))
             finally:
                 await client.close()
 

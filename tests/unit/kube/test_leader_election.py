@@ -12,7 +12,7 @@ import pytest
 
 from tenure.clock import utc_now
 from tenure.kube.adapters.cluster import ObservedLease
-from tenure.kube.leader_election import LeaderElector
+from tenure.kube.leader_election import LeaderElector, LeaseStore
 from tenure.model.errors import BadInput, Conflict, Fault, TryLater
 from tenure.worker.election import LeaderElection
 from tests.support.product.eventually import wait_until
@@ -47,10 +47,28 @@ class FakeLeases:
         return self.lease.holder if self.lease else ""
 
 
+class Connection:
+    """Of one process to the API server."""
+
+    def __init__(self, leases: FakeLeases) -> None:
+        self._leases = leases
+        self.fault: Fault | None = None
+
+    async def get(self, namespace: str, name: str) -> ObservedLease | None:
+        if self.fault:
+            raise self.fault
+        return await self._leases.get(namespace, name)
+
+    async def write(self, lease: ObservedLease) -> ObservedLease:
+        if self.fault:
+            raise self.fault
+        return await self._leases.write(lease)
+
+
 class Replica:
     """A process that takes part in the election."""
 
-    def __init__(self, leases: FakeLeases, identity: str) -> None:
+    def __init__(self, leases: LeaseStore, identity: str) -> None:
         self.identity, self.leading, self.led, self.lost = identity, False, 0, False
         self.fault: Exception | None = None
         self.elector = LeaderElector(leases, "tenure", identity, is_leader_lost=self.is_leader_lost)
@@ -168,18 +186,38 @@ async def test_process_that_could_not_release_its_lease_continues_at_once(leases
     assert leases.lease.acquired == now
 
 
-async def test_leader_that_cannot_renew_stops_before_another_may_lead(leases: FakeLeases) -> None:
+async def test_leader_that_cannot_renew_is_invalid_and_continues_later(leases: FakeLeases) -> None:
     first = Replica(leases, "1@a")
     async with electing(first):
         await wait_until_leading(first)
+        assert first.elector.is_valid
         leases.fault = TryLater("no API server")
-
-        async def assert_stopped() -> None:
-            assert not first.leading
-
-        await wait_until(assert_stopped, seconds=20, poll_interval=0.01)
+        await wait_until(partial(assert_valid, first, valid=False), seconds=20, poll_interval=0.01)
         leases.fault = None
-        await wait_until_leading(first, times=2)
+        await wait_until(partial(assert_valid, first, valid=True), seconds=20, poll_interval=0.01)
+        assert first.leading and first.led == 1
+
+
+async def test_leader_that_cannot_renew_is_invalid_before_another_leads(leases: FakeLeases) -> None:
+    connection = Connection(leases)
+    first, second = Replica(connection, "1@a"), Replica(leases, "1@b")
+    async with electing(first):
+        await wait_until_leading(first)
+        connection.fault = TryLater("no API server")
+        async with electing(second):
+            await wait_until_leading(second)
+            assert not first.elector.is_valid and second.elector.is_valid
+            connection.fault = None
+
+            async def assert_stopped() -> None:
+                assert not first.leading
+
+            await wait_until(assert_stopped, seconds=20, poll_interval=0.01)
+            assert second.leading and second.led == 1
+
+
+async def assert_valid(replica: Replica, *, valid: bool) -> None:
+    assert replica.elector.is_valid is valid
 
 
 async def test_fault_of_the_session_releases_the_lease(leases: FakeLeases) -> None:
@@ -229,12 +267,12 @@ async def test_leader_keeps_its_lease_while_its_event_loop_is_busy(
     await wait_until_leading(first)
     writes = leases.writes
     block_event_loop()
-    assert leases.writes > writes + 3 and leases.holder == "1@a"
+    assert leases.writes > writes + 3 and leases.holder == "1@a" and election.is_valid
     await asyncio.sleep(0.1)
     assert first.leading and first.led == 1
     leading.cancel()
     await asyncio.gather(leading, return_exceptions=True)
-    assert not first.leading and leases.holder == ""
+    assert not first.leading and leases.holder == "" and not election.is_valid
 
 
 async def test_candidate_asks_about_the_leader_in_the_event_loop_of_the_worker(
