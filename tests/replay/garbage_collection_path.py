@@ -6,22 +6,17 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 
 from tenure.model.errors import BadInput
-from tenure.model.garbage_collection import GarbageCollectorState, TaskSelection
+from tenure.model.garbage_collection import TaskSelection
 from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.coordinators import start_garbage_collector
 from tests.support.workflows.eventually import has_continued_as_new, wait_until_skipping_time
-from workflows import ids
 from workflows.garbage_collection import GarbageCollectorWorkflow
 
 
 async def garbage_collector_sweeps(fake: WorkerHarness) -> dict[str, WorkflowHandle[Any, Any]]:
     fake.inventory.lease("left")
     fake.inventory.faults["list_nodes"] = [BadInput("no such list")]
-    first = await fake.client.start_workflow(
-        GarbageCollectorWorkflow.run,
-        GarbageCollectorState(cluster=fake.cluster),
-        id=ids.garbage_collection(fake.cluster),
-        task_queue=ids.task_queue(fake.cluster),
-    )
+    first = await start_garbage_collector(fake)
     await first.execute_update("run_task", TaskSelection(task="tags"))
     await first.signal(GarbageCollectorWorkflow.pause_task, TaskSelection(task="leases"))
     await fake.sleep(minutes=4)

@@ -6,24 +6,18 @@ from temporalio.client import WorkflowHandle
 
 from tenure.model.interruption.messages import InterruptionMessage, OpenInterruption
 from tenure.model.interruption.records import (
-    InterruptionState,
     MessageCounts,
     OpenInterruptions,
     QueueSetting,
     SourceReport,
 )
 from tests.support.fakes.worker import WorkerHarness
-from workflows import ids
+from tests.support.workflows.coordinators import start_interruption
 from workflows.interruption import InterruptionWorkflow
 
 
 async def interruption_sources_reported(fake: WorkerHarness) -> dict[str, WorkflowHandle[Any, Any]]:
-    handle = await fake.client.start_workflow(
-        InterruptionWorkflow.run,
-        InterruptionState(cluster=fake.cluster, queue="one"),
-        id=ids.interruption(fake.cluster),
-        task_queue=ids.task_queue(fake.cluster),
-    )
+    handle = await start_interruption(fake, queue="one")
     now, kind = await fake.now(), InterruptionWorkflow
     message = InterruptionMessage(kind="systemStatus", id="1", source="status", at=now, code="impaired")
     opened = OpenInterruptions(open_interruptions=(OpenInterruption(instance_id="i-a", message=message),))

@@ -16,7 +16,7 @@ from tenure.model.launch import LaunchGroupMember
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.observations import LaunchGroupJoinRequest, ObservedDemand, ObservedNodeClass
 from tenure.model.plan import LaunchDraft, PlanOutcome
-from tenure.model.workflow_states import BatchWindow, ClusterWatchState, ProvisioningState, WatchHost
+from tenure.model.workflow_states import BatchWindow, ClusterWatchState, WatchHost
 from tests.replay.disruption_paths import (
     cluster_computes_disruption,
     disruption_done,
@@ -46,6 +46,7 @@ from tests.replay.termination_paths import (
     nodepool_failed_start,
 )
 from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.coordinators import start_provisioning
 from tests.support.workflows.eventually import (
     has_continued_as_new,
     is_blocked_by,
@@ -174,12 +175,7 @@ async def nodeclaim_group_retries(fake: WorkerHarness) -> Runs:
 async def nodeclaim_joined(fake: WorkerHarness) -> Runs:
     """Two equal NodeClaims of a NodePool without a plan; the first instance type has capacity for one of them."""
     fake.fleet.types, fake.fleet.capacity_by_type = ("m5.large", "c5.large"), {"m5.large": 1}
-    handle = await fake.client.start_workflow(
-        ProvisioningWorkflow.run,
-        ProvisioningState(cluster=fake.cluster),
-        id=ids.provisioning(fake.cluster),
-        task_queue=ids.task_queue(fake.cluster),
-    )
+    handle = await start_provisioning(fake)
     now = await fake.now()
     claims = [fake.claims.add(name, born=now, labels={NODEPOOL: "default"}) for name in "ab"]
     nodeclaim_handles = [await fake.start(claim, alike="x") for claim in claims]
@@ -350,12 +346,7 @@ async def start_planned_group(fake: WorkerHarness, *names: str) -> WorkflowHandl
     members = tuple(LaunchGroupMember(name=name, uid=f"uid-{name}") for name in names)
     draft = LaunchDraft(group_id="group-1", pool="default", node_class="default", members=members)
     fake.host.outcomes = [PlanOutcome(plan_id="", drafts=(draft,), created=len(names))]
-    handle = await fake.client.start_workflow(
-        ProvisioningWorkflow.run,
-        ProvisioningState(cluster=fake.cluster),
-        id=ids.provisioning(fake.cluster),
-        task_queue=ids.task_queue(fake.cluster),
-    )
+    handle = await start_provisioning(fake)
     await handle.signal(
         ProvisioningWorkflow.pending_pods, ObservedDemand(number=1, pods=1, newest_pod_at=now - timedelta(minutes=1))
     )

@@ -10,13 +10,12 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 
 from tenure.model.errors import TryLater
 from tenure.model.launch import LaunchGroup, LaunchGroupMember
-from tenure.model.workflow_states import ProvisioningState
 from tests.support.fakes.cloud import REQUEST
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.product.eventually import wait_until
 from tests.support.product.shared_sandbox import SharedSandbox
+from tests.support.workflows.coordinators import start_provisioning
 from workflows import ids
-from workflows.provisioner import ProvisioningWorkflow
 
 
 @pytest.fixture
@@ -25,23 +24,18 @@ async def fake(shared_sandbox: SharedSandbox) -> WorkerHarness:
     return WorkerHarness(client, cluster=f"groups-{uuid.uuid4().hex[:8]}")
 
 
-async def start_provisioning(fake: WorkerHarness, *groups: str) -> None:
+async def start_launch_groups(fake: WorkerHarness, *groups: str) -> None:
     """Start the Provisioning workflow with these groups, whose launches wait for EC2."""
     launch_groups = tuple(
         LaunchGroup(group_id=one, members=(LaunchGroupMember(name=one, uid=one),), request=REQUEST) for one in groups
     )
-    await fake.client.start_workflow(
-        ProvisioningWorkflow.run,
-        ProvisioningState(cluster=fake.cluster, groups=launch_groups),
-        id=ids.provisioning(fake.cluster),
-        task_queue=ids.task_queue(fake.cluster),
-    )
+    await start_provisioning(fake, groups=launch_groups)
 
 
 async def test_launch_group_is_open_until_its_instances_are_assigned(fake: WorkerHarness) -> None:
     fake.fleet.gate = asyncio.Event()
     async with fake.running_worker():
-        await start_provisioning(fake, "plan-0", "plan-1")
+        await start_launch_groups(fake, "plan-0", "plan-1")
         assert await fake.workflows.find_open_groups({"plan-1", "plan-2"}) == {"plan-1"}
         fake.fleet.gate.set()
 
@@ -78,7 +72,7 @@ async def test_find_open_groups_raises_try_later_without_workers(
     fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("activities.workflow_client._RPC_TIMEOUT", timedelta(seconds=0.5))
-    await start_provisioning(fake, "plan-1")
+    await start_launch_groups(fake, "plan-1")
     with pytest.raises(TryLater, match="cannot be listed"):
         await fake.workflows.find_open_groups({"plan-1"})
     await fake.client.get_workflow_handle(ids.provisioning(fake.cluster)).terminate()

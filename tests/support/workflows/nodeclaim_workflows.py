@@ -10,8 +10,9 @@ from tenure.apis.nodeclaim import NodeClaim
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.observations import ObservedNodeClass, ObservedNodePool
 from tenure.model.signals import Pause
-from tenure.model.workflow_states import NodeClassState, NodePoolState
+from tenure.model.workflow_states import NodeClassState
 from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.coordinators import start_nodepool_workflow
 from tests.support.workflows.eventually import Handle, wait_until_phase
 from workflows import ids
 from workflows.nodeclass import NodeClassWorkflow
@@ -86,12 +87,7 @@ async def delete_nodeclaim(fake: WorkerHarness, handle: Handle) -> None:
 async def start_nodepool(fake: WorkerHarness, **disruption: Any) -> Any:
     """The NodePool `default` and its workflow, which has observed it."""
     fake.pools.add("default", disruption=disruption)
-    handle = await fake.client.start_workflow(
-        NodePoolWorkflow.run,
-        NodePoolState(cluster=fake.cluster, name="default"),
-        id=ids.nodepool(fake.cluster, "default"),
-        task_queue=ids.task_queue(fake.cluster),
-    )
+    handle = await start_nodepool_workflow(fake)
     await handle.signal(NodePoolWorkflow.observe, ObservedNodePool(number=1, generation=1))
     return handle
 

@@ -10,8 +10,8 @@ from tenure.apis.labels import PLAN
 from tenure.model.observations import ObservedNodePool
 from tenure.model.workflow_states import NodePoolState
 from tests.support.fakes.worker import IDLE_TIMEOUT_SECONDS, WorkerHarness
+from tests.support.workflows.coordinators import start_nodepool_workflow
 from tests.support.workflows.eventually import wait_until, wait_until_idle
-from workflows import ids
 from workflows.nodepool import NodePoolWorkflow
 
 
@@ -76,12 +76,7 @@ class StaticNodePool:
 
 
 async def start_static_nodepool(fake: WorkerHarness, replicas: int, *, gate: str = "on", **spec: Any) -> StaticNodePool:
-    handle = await fake.client.start_workflow(
-        NodePoolWorkflow.run,
-        NodePoolState(cluster=fake.cluster, name="default"),
-        id=ids.nodepool(fake.cluster, "default"),
-        task_queue=ids.task_queue(fake.cluster),
-    )
+    handle = await start_nodepool_workflow(fake)
     pool = StaticNodePool(fake, handle, gate=gate)
     await pool.scale(replicas, **spec)
     return pool

@@ -8,22 +8,16 @@ from temporalio.client import WorkflowHandle
 from tenure.model.errors import BadInput
 from tenure.model.observations import ObservedDemand, ObservedNodePool
 from tenure.model.plan import PlanOutcome
-from tenure.model.workflow_states import ProvisioningState
 from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.coordinators import start_provisioning
 from tests.support.workflows.eventually import is_blocked_by, wait_until_skipping_time
 from tests.support.workflows.nodeclaim_workflows import delete_nodeclaim, observe_empty, ready_nodeclaim, start_nodepool
-from workflows import ids
 from workflows.nodepool import NodePoolWorkflow
 from workflows.provisioner import ProvisioningWorkflow
 
 
 async def start_provisioning_with_pods(fake: WorkerHarness) -> WorkflowHandle[Any, Any]:
-    handle = await fake.client.start_workflow(
-        ProvisioningWorkflow.run,
-        ProvisioningState(cluster=fake.cluster),
-        id=ids.provisioning(fake.cluster),
-        task_queue=ids.task_queue(fake.cluster),
-    )
+    handle = await start_provisioning(fake)
     newest = await fake.now() - timedelta(minutes=1)
     await handle.signal(ProvisioningWorkflow.pending_pods, ObservedDemand(number=1, pods=1, newest_pod_at=newest))
     return handle

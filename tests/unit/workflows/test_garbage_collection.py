@@ -5,19 +5,18 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from temporalio.api.enums.v1 import EventType
-from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.client import WorkflowUpdateFailedError
 
 import workflows.activity_options
 from activities.garbage_collection.collector import GarbageCollector
 from tenure.model.errors import Forbidden
-from tenure.model.garbage_collection import GarbageCollectionResult, GarbageCollectorState, TaskSelection, TaskState
+from tenure.model.garbage_collection import GarbageCollectionResult, TaskSelection, TaskState
 from tests.support.fakes.ports import FakePorts
 from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.coordinators import Collector, start_garbage_collector
 from tests.support.workflows.eventually import has_continued_as_new, wait_until
-from workflows import ids
 from workflows.garbage_collection import SHORTEST, TASKS, GarbageCollectorWorkflow, next_run_of
 
-Collector = WorkflowHandle[GarbageCollectorWorkflow, None]
 ACTIONS = (
     EventType.EVENT_TYPE_TIMER_STARTED,
     EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED,
@@ -30,12 +29,7 @@ NO_OFFSET = timedelta(0)
 
 async def start_collector(fake: WorkerHarness) -> Collector:
     """Returns when each task has run once."""
-    handle = await fake.client.start_workflow(
-        GarbageCollectorWorkflow.run,
-        GarbageCollectorState(cluster=fake.cluster),
-        id=ids.garbage_collection(fake.cluster),
-        task_queue=ids.task_queue(fake.cluster),
-    )
+    handle = await start_garbage_collector(fake)
 
     async def has_run() -> bool:
         return set(await query_tasks(handle)) == set(TASKS)

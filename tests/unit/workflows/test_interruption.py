@@ -2,8 +2,6 @@
 
 from datetime import UTC, datetime, timedelta
 
-from temporalio.client import WorkflowHandle
-
 from tenure.model.interruption.messages import InterruptionMessage, OpenInterruption
 from tenure.model.interruption.records import (
     InterruptionState,
@@ -14,21 +12,11 @@ from tenure.model.interruption.records import (
     SourceState,
 )
 from tests.support.fakes.worker import WorkerHarness
-from workflows import ids
+from tests.support.workflows.coordinators import Interruption, start_interruption
 from workflows.interruption import InterruptionWorkflow
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MISSING = "QueueDoesNotExist: no queue demo"
-Interruption = WorkflowHandle[InterruptionWorkflow, None]
-
-
-async def start_interruption(fake: WorkerHarness, queue: str = "demo") -> Interruption:
-    return await fake.client.start_workflow(
-        InterruptionWorkflow.run,
-        InterruptionState(cluster=fake.cluster, queue=queue),
-        id=ids.interruption(fake.cluster),
-        task_queue=ids.task_queue(fake.cluster),
-    )
 
 
 async def query_state(handle: Interruption) -> InterruptionState:

@@ -10,9 +10,9 @@ from tenure.apis.lifecyclepolicy_disruption import DisruptionRules
 from tenure.model.disruption.commands import DisruptionState
 from tenure.model.observations import ObservedNodePool
 from tenure.model.signals import PermitRelease, PermitRequest
-from tenure.model.workflow_states import NodePoolState
 from tests.support.fakes.permit_requester import PermitRequesterWorkflow
 from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.coordinators import start_nodepool_workflow
 from tests.support.workflows.eventually import wait_until, wait_until_skipping_time
 from workflows import ids
 from workflows.disruption.cluster import ClusterWorkflow
@@ -42,12 +42,7 @@ async def start_limited_nodepools(fake: WorkerHarness, **rules: Any) -> dict[str
         await fake.client.start_workflow(
             PermitRequesterWorkflow.run, id=f"{name}-1", task_queue=ids.task_queue(fake.cluster)
         )
-        found[name] = await fake.client.start_workflow(
-            NodePoolWorkflow.run,
-            NodePoolState(cluster=fake.cluster, name=name),
-            id=ids.nodepool(fake.cluster, name),
-            task_queue=ids.task_queue(fake.cluster),
-        )
+        found[name] = await start_nodepool_workflow(fake, name)
         observed = ObservedNodePool(
             number=1, generation=1, rules=DisruptionRules.model_validate(rules) if rules else None
         )

@@ -7,8 +7,8 @@ from tenure.apis.lifecyclepolicy_disruption import DisruptionRules
 from tenure.model.observations import ObservedNodePool
 from tenure.model.operator_requests import InvalidRules
 from tenure.model.signals import PermitRelease
-from tenure.model.workflow_states import NodePoolState
 from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.coordinators import start_nodepool_workflow
 from tests.support.workflows.eventually import wait_until, wait_until_skipping_time
 from tests.support.workflows.nodeclaim_workflows import start_nodepool
 from tests.unit.workflows.test_nodepool import (
@@ -18,7 +18,6 @@ from tests.unit.workflows.test_nodepool import (
     permit_decisions,
     request_permits,
 )
-from workflows import ids
 from workflows.nodepool import NodePoolWorkflow
 
 ONE_AN_HOUR = DisruptionRules.model_validate({"rates": [{"nodes": "1", "within": "1h"}]})
@@ -71,14 +70,8 @@ async def test_record_survives_lost_workflow(fake: WorkerHarness) -> None:
     await signal_observed(pools, 3)
     await wait_until(lambda: "uid-a" in recent_disruptions_annotation(fake))
     await pools.terminate()
-    restarted = await fake.client.start_workflow(
-        NodePoolWorkflow.run,
-        NodePoolState(cluster=fake.cluster, name="default"),
-        id=ids.nodepool(fake.cluster, "default"),
-        task_queue=ids.task_queue(fake.cluster),
-        start_signal="observe",
-        start_signal_args=[ObservedNodePool(number=4, generation=1, rules=ONE_AN_HOUR)],
-    )
+    restarted = await start_nodepool_workflow(fake)
+    await signal_observed(restarted, 4)
     await request_permits(fake, restarted, "b")
     await wait_until_skipping_time(fake, lambda: have_rejections(fake, "b"))
     assert "1 disrupted" in (await permit_decisions(fake, "b"))[0].blocked_by

@@ -14,9 +14,9 @@ from tenure.model.observations import ObservedNodePool
 from tenure.model.operator_requests import InvalidRules
 from tenure.model.rollout import ApproveRollout
 from tenure.model.signals import DisruptionReason, PermitRequest, PermitResult
-from tenure.model.workflow_states import NodePoolState
 from tests.support.fakes.permit_requester import PermitRequesterWorkflow
 from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.coordinators import start_nodepool_workflow
 from tests.support.workflows.eventually import count_scheduled, wait_until, wait_until_skipping_time
 from tests.support.workflows.nodeclaim_workflows import pause_for
 from workflows import ids, search_attributes
@@ -94,16 +94,9 @@ async def start_rollout_nodepool(fake: WorkerHarness, **rules: Any) -> RolloutNo
     set_resolved_ami(fake, "ami-1")
     for name in NODES:
         add_node(fake, name, "ami-1")
-    name = ids.nodepool(fake.cluster, "default")
-    observed = ObservedNodePool(number=1, generation=1, rollout=RolloutRules.model_validate(rules) if rules else None)
-    pools = await fake.client.start_workflow(
-        NodePoolWorkflow.run,
-        NodePoolState(cluster=fake.cluster, name="default"),
-        id=name,
-        task_queue=ids.task_queue(fake.cluster),
-        start_signal="observe",
-        start_signal_args=[observed],
-    )
+    pools = await start_nodepool_workflow(fake)
+    rollout = RolloutRules.model_validate(rules) if rules else None
+    await pools.signal(NodePoolWorkflow.observe, ObservedNodePool(number=1, generation=1, rollout=rollout))
     nodepool = RolloutNodePool(fake, pools)
     if rules:
         await wait_until(lambda: _is_finished(nodepool))

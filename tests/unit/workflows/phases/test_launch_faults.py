@@ -4,13 +4,11 @@ from tenure.apis import labels
 from tenure.model.errors import BadInput, TryLater
 from tenure.model.launch import LaunchGroup, LaunchGroupMember
 from tenure.model.nodeclaim.state import Phase
-from tenure.model.workflow_states import ProvisioningState
 from tests.support.fakes.cloud import REQUEST
 from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.coordinators import start_provisioning
 from tests.support.workflows.eventually import is_in_phase, wait_until_skipping_time
 from tests.support.workflows.nodeclaim_workflows import create_nodeclaim
-from workflows import ids
-from workflows.provisioner import ProvisioningWorkflow
 
 
 async def test_failed_status_write_does_not_repeat_launch(fake: WorkerHarness) -> None:
@@ -45,9 +43,4 @@ async def start_with_pending_group(fake: WorkerHarness, *names: str) -> None:
     """A launch group whose request is in the Provisioning state without a response."""
     members = tuple(LaunchGroupMember(name=name, uid=f"uid-{name}") for name in names)
     group = LaunchGroup(group_id="g", pool="default", members=members, request=REQUEST)
-    await fake.client.start_workflow(
-        ProvisioningWorkflow.run,
-        ProvisioningState(cluster=fake.cluster, groups=(group,)),
-        id=ids.provisioning(fake.cluster),
-        task_queue=ids.task_queue(fake.cluster),
-    )
+    await start_provisioning(fake, groups=(group,))

@@ -3,7 +3,6 @@
 from datetime import datetime, timedelta
 from functools import partial
 
-from temporalio.client import WorkflowHandle
 from temporalio.service import RPCError
 
 from tenure.apis.labels import LAUNCH_GROUP, NODEPOOL
@@ -12,32 +11,18 @@ from tenure.model.launch import LaunchGroupMember
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.observations import ObservedDemand
 from tenure.model.plan import LaunchDraft, PlanOutcome
-from tenure.model.workflow_states import BatchWindow, ProvisioningState
+from tenure.model.workflow_states import BatchWindow
 from tests.support.fakes.worker import IDLE_TIMEOUT_SECONDS, WorkerHarness
+from tests.support.workflows.coordinators import Provisioning, start_provisioning
 from tests.support.workflows.eventually import (
     wait_until,
     wait_until_idle,
     wait_until_phase,
 )
-from workflows import ids
 from workflows.provisioner import ProvisioningWorkflow
 
-Provisioning = WorkflowHandle[ProvisioningWorkflow, None]
-
-
-async def start_provisioning(fake: WorkerHarness, state: ProvisioningState | None = None) -> Provisioning:
-    return await fake.client.start_workflow(
-        ProvisioningWorkflow.run,
-        state or ProvisioningState(cluster=fake.cluster),
-        id=ids.provisioning(fake.cluster),
-        task_queue=ids.task_queue(fake.cluster),
-    )
-
-
-def open_window_state(fake: WorkerHarness) -> ProvisioningState:
-    """A state whose batch window stays open."""
-    hour = timedelta(hours=1)
-    return ProvisioningState(cluster=fake.cluster, window=BatchWindow(idle=hour, longest=hour))
+OPEN_WINDOW = BatchWindow(idle=timedelta(hours=1), longest=timedelta(hours=1))
+"""A batch window that stays open."""
 
 
 async def signal_pending_pods(fake: WorkerHarness, handle: Provisioning, newest: datetime) -> None:

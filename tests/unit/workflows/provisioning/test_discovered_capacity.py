@@ -9,13 +9,12 @@ from tenure.model.discovered_capacity import DiscoveredCapacity, ObservedCapacit
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.plan import PlanOutcome
 from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.coordinators import Provisioning, start_provisioning
 from tests.support.workflows.eventually import has_continued_as_new, wait_until, wait_until_phase
 from tests.unit.workflows.provisioning.provisioning_workflow import (
-    Provisioning,
     has_planning_passes,
     make_launch_draft,
     signal_pending_pods,
-    start_provisioning,
     wait_until_launched,
 )
 from workflows.nodeclaim import NodeClaimWorkflow

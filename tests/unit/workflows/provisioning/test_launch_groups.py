@@ -18,8 +18,8 @@ from tenure.model.nodeclaim.state import Phase
 from tenure.model.plan import PlanOutcome
 from tenure.model.provider_results import ConditionPatch
 from tenure.model.signals import GroupResult
-from tenure.model.workflow_states import ProvisioningState
 from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.coordinators import Provisioning, start_provisioning
 from tests.support.workflows.eventually import (
     Handle,
     has_continued_as_new,
@@ -30,7 +30,6 @@ from tests.support.workflows.eventually import (
     wait_until_phase,
 )
 from tests.unit.workflows.provisioning.provisioning_workflow import (
-    Provisioning,
     get_nodeclaim,
     has_fleet_calls,
     has_planning_passes,
@@ -39,7 +38,6 @@ from tests.unit.workflows.provisioning.provisioning_workflow import (
     make_launch_draft,
     signal_pending_pods,
     signal_waiting_pods,
-    start_provisioning,
     wait_until_launched,
 )
 from workflows.provisioner import ProvisioningWorkflow
@@ -268,7 +266,7 @@ async def test_continue_as_new_during_assignment_keeps_status_of_registered_node
 
 async def test_rebuilt_workflow_launches_its_drafts(planning: WorkerHarness) -> None:
     draft = await make_launch_draft(planning, "a", "b")
-    await start_provisioning(planning, ProvisioningState(cluster=planning.cluster, drafts=(draft,)))
+    await start_provisioning(planning, drafts=(draft,))
     await wait_until_launched(planning, "a", "b")
 
 

@@ -9,21 +9,20 @@ import workflows.activity_options
 from tenure.model.instance_types import UnavailableOffering
 from tenure.model.observations import ObservedDemand, ObservedUnavailableOfferings
 from tenure.model.plan import PlanOutcome, ProvisioningBackoff, ReleasedPod
-from tenure.model.workflow_states import BatchWindow, ProvisioningState
+from tenure.model.workflow_states import BatchWindow
 from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.coordinators import Provisioning, start_provisioning
 from tests.support.workflows.eventually import (
     wait_until,
     wait_until_skipping_time,
 )
 from tests.unit.workflows.provisioning.provisioning_workflow import (
-    Provisioning,
+    OPEN_WINDOW,
     has_fleet_calls,
     has_planning_passes,
     make_launch_draft,
-    open_window_state,
     signal_pending_pods,
     signal_waiting_pods,
-    start_provisioning,
     wait_until_launched,
 )
 from workflows.provisioner import ProvisioningWorkflow
@@ -51,7 +50,7 @@ async def test_continuous_demand_is_planned_after_longest_window(planning: Worke
     """The window is longer than the default, so that a busy machine signals the next pod before the idle time ends."""
     longest = timedelta(seconds=600)
     window = BatchWindow(idle=timedelta(seconds=60), longest=longest)
-    handle = await start_provisioning(planning, ProvisioningState(cluster=planning.cluster, window=window))
+    handle = await start_provisioning(planning, window=window)
     began = await planning.now()
     last = began
     while last - began < 1.6 * longest:
@@ -70,7 +69,7 @@ async def test_old_pods_are_planned_at_once(planning: WorkerHarness) -> None:
 
 async def test_displaced_pods_skip_batch_window(planning: WorkerHarness) -> None:
     """The open window of other pods does not delay them."""
-    handle = await start_provisioning(planning, open_window_state(planning))
+    handle = await start_provisioning(planning, window=OPEN_WINDOW)
     now = await planning.now()
     await signal_pending_pods(planning, handle, now)
     await handle.signal(
@@ -81,7 +80,7 @@ async def test_displaced_pods_skip_batch_window(planning: WorkerHarness) -> None
 
 
 async def test_starting_worker_sets_batch_window(planning: WorkerHarness) -> None:
-    handle = await start_provisioning(planning, open_window_state(planning))
+    handle = await start_provisioning(planning, window=OPEN_WINDOW)
     await handle.signal(ProvisioningWorkflow.set_batch_window, BatchWindow())
     began = await planning.now()
     await signal_pending_pods(planning, handle, began)
@@ -90,7 +89,7 @@ async def test_starting_worker_sets_batch_window(planning: WorkerHarness) -> Non
 
 
 async def test_older_demand_is_ignored(planning: WorkerHarness) -> None:
-    handle = await start_provisioning(planning, open_window_state(planning))
+    handle = await start_provisioning(planning, window=OPEN_WINDOW)
     now = await planning.now()
     await handle.signal(ProvisioningWorkflow.pending_pods, ObservedDemand(number=5, pods=3, newest_pod_at=now))
     await handle.signal(ProvisioningWorkflow.pending_pods, ObservedDemand(number=4, pods=1, newest_pod_at=now))

@@ -10,17 +10,13 @@ from tenure.model.nodeclaim.state import Phase
 from tenure.model.observations import LaunchGroupJoinRequest
 from tenure.model.workflow_states import BatchWindow
 from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.coordinators import start_provisioning
 from tests.support.workflows.eventually import (
     wait_until,
     wait_until_phase,
     wait_until_skipping_time,
 )
-from tests.unit.workflows.provisioning.provisioning_workflow import (
-    has_fleet_calls,
-    have_instances,
-    start_provisioning,
-    wait_until_launched,
-)
+from tests.unit.workflows.provisioning.provisioning_workflow import has_fleet_calls, have_instances, wait_until_launched
 from workflows.provisioner import ProvisioningWorkflow
 
 

@@ -23,10 +23,10 @@ from tenure.controller.temporal.tracing import (
 )
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.plan import PlanOutcome
-from tenure.model.workflow_states import ProvisioningState
 from tenure.tracing.recorder import TRACES
 from tenure.tracing.spans import key_of_pending_pods, key_of_plan, span_of_pending_pods, span_of_plan
 from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.coordinators import start_provisioning
 from tests.support.workflows.eventually import Handle, wait_until, wait_until_phase
 from tests.support.workflows.histories import create_replayer, replay_histories
 from tests.support.workflows.nodeclaim_workflows import BUSY, JOINED
@@ -34,7 +34,6 @@ from tests.unit.workflows.provisioning.provisioning_workflow import (
     get_nodeclaim,
     make_launch_draft,
     signal_waiting_pods,
-    start_provisioning,
     wait_until_launched,
 )
 
@@ -74,7 +73,7 @@ async def start_node(harness: WorkerHarness) -> Handle:
     """A pod waits, the plan creates a NodeClaim, and its node becomes Ready."""
     draft = await make_launch_draft(harness, "a", group_id=f"{PLAN}-0")
     harness.host.outcomes = [PlanOutcome(plan_id="", drafts=(draft,), created=1)]
-    provisioning = await start_provisioning(harness, ProvisioningState(cluster=harness.cluster, plan_id=PLAN))
+    provisioning = await start_provisioning(harness, plan_id=PLAN)
     await signal_waiting_pods(harness, provisioning)
     await wait_until_launched(harness, "a")
     handle = harness.workflow_handle(get_nodeclaim(harness, "a"))
