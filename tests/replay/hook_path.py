@@ -25,8 +25,7 @@ async def nodeclaim_hooks(fake: WorkerHarness) -> Runs:
     fake.jobs.next_outcome, fake.calls.responses = JobFact(key="", outcome="succeeded"), [REJECTED]
     hook_rules = _hook_rules(beforeDrain=[JOB], afterDrain=[CALL | {"onFailure": "wait"}], beforeTerminate=[CALL])
     await fake.signal_observed(handle, **BUSY, **hook_rules)
-    await fake.claims.delete("a", "uid-a")
-    await fake.signal_observed(handle, **BUSY, deleting=True, **hook_rules)
+    await delete_nodeclaim(fake, handle, **hook_rules)
     await wait_until(lambda: is_blocked_by(handle, "hook afterDrain/warn failed"))
     await fake.sleep(minutes=2)
     await handle.result()

@@ -188,6 +188,10 @@ async def count_scheduled(handle: WorkflowHandle[Any, Any], activity: str) -> in
     return sum(event.activity_task_scheduled_event_attributes.activity_type.name == activity for event in events)
 
 
+async def has_scheduled(handle: WorkflowHandle[Any, Any], activity: str) -> bool:
+    return await count_scheduled(handle, activity) > 0
+
+
 async def non_task_event_types(handle: WorkflowHandle[Any, Any]) -> list[str]:
     """Event types of a run without workflow tasks, since each query may add one."""
     return [one for one in await _event_types(handle) if not one.startswith("EVENT_TYPE_WORKFLOW_TASK_")]

@@ -72,16 +72,18 @@ async def ready_nodeclaim(fake: WorkerHarness, **spec: Any) -> Handle:
     return handle
 
 
-async def observe_empty(fake: WorkerHarness, handle: Handle, consolidation: str = "WhenEmpty/30s") -> None:
+async def observe_empty(
+    fake: WorkerHarness, handle: Handle, consolidation: str = "WhenEmpty/30s", **fields: Any
+) -> None:
     """Observe that the last pod was just deleted."""
     now = await fake.now()
-    await fake.signal_observed(handle, **BUSY, empty=True, empty_since=now, consolidation=consolidation)
+    await fake.signal_observed(handle, **BUSY, empty=True, empty_since=now, consolidation=consolidation, **fields)
 
 
-async def delete_nodeclaim(fake: WorkerHarness, handle: Handle) -> None:
+async def delete_nodeclaim(fake: WorkerHarness, handle: Handle, **fields: Any) -> None:
     """As kubectl does."""
     await fake.claims.delete("a", "uid-a")
-    await fake.signal_observed(handle, **BUSY, deleting=True)
+    await fake.signal_observed(handle, **BUSY, deleting=True, **fields)
 
 
 async def start_nodepool(fake: WorkerHarness, **disruption: Any) -> Any:

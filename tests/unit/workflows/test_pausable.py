@@ -20,8 +20,7 @@ from tenure.policy.lifecycle.pauses import NEVER, normalize_pause, write_pause
 from tests.support.fakes.permit_requester import PermitRequesterWorkflow
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
-    Handle,
-    count_scheduled,
+    has_scheduled,
     is_blocked_by,
     query_state,
     wait_until,
@@ -30,6 +29,7 @@ from tests.support.workflows.eventually import (
 )
 from tests.support.workflows.nodeclaim_workflows import (
     BUSY,
+    delete_nodeclaim,
     is_in_service,
     observe_empty,
     pause_for,
@@ -37,7 +37,7 @@ from tests.support.workflows.nodeclaim_workflows import (
     start_nodepool,
 )
 from tests.unit.workflows.continue_as_new import wait_until_continued_as_new
-from tests.unit.workflows.phases.test_drain import PDB, add_blocked_pod, drain_rules, observe_empty_now
+from tests.unit.workflows.phases.test_drain import PDB, add_blocked_pod, drain_rules
 from tests.unit.workflows.test_nodepool import (
     Asker,
     add_nodeclaims,
@@ -304,7 +304,7 @@ async def test_pause_cancels_voluntary_drain_and_resume_restarts_it(fake: Worker
     handle = await ready_nodeclaim(fake)
     pools = await start_nodepool(fake)
     add_blocked_pod(fake, reschedulable=False)
-    await observe_empty_now(fake, handle, **drain_rules(whenBlocked="giveUp", blockedFor="9h"))
+    await observe_empty(fake, handle, "WhenEmpty/0s", **drain_rules(whenBlocked="giveUp", blockedFor="9h"))
     await wait_until(lambda: is_blocked_by(handle, PDB))
     assert not is_in_service(fake)
     paused: Any = pools if pauses_nodepool else handle
@@ -322,7 +322,7 @@ async def test_retried_deletion_stops_during_pause(fake: WorkerHarness) -> None:
     pools = await start_nodepool(fake)
     fake.claims.faults["delete"] = [TryLater("etcd is slow")] * 1000
     await observe_empty(fake, handle, consolidation="WhenEmpty/0s")
-    await wait_until(lambda: has_requested_deletion(handle))
+    await wait_until(lambda: has_scheduled(handle, "disrupt_nodeclaim"))
     await pools.signal(NodePoolWorkflow.pause_disruption, await pause_for(fake, hours=1))
     await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "NodePool default is paused by ops@example.com"))
     fake.claims.faults.clear()
@@ -331,15 +331,10 @@ async def test_retried_deletion_stops_during_pause(fake: WorkerHarness) -> None:
     assert (await handle.result()).reason == "Empty"
 
 
-async def has_requested_deletion(handle: Handle) -> bool:
-    return await count_scheduled(handle, "disrupt_nodeclaim") > 0
-
-
 async def test_pause_response_names_drain_that_cannot_be_cancelled(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     add_blocked_pod(fake)
-    await fake.claims.delete("a", "uid-a")
-    await fake.signal_observed(handle, **BUSY, deleting=True)
+    await delete_nodeclaim(fake, handle)
     await wait_until_phase(handle, Phase.DRAIN)
     result = await handle.execute_update(NodeClaimWorkflow.pause, await pause_for(fake, hours=1))
     assert "is being deleted, which cannot be undone" in result.message

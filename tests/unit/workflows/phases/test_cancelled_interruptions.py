@@ -30,7 +30,7 @@ from tests.support.workflows.interruption_messages import (
     ready_with_rules,
     send_message,
 )
-from tests.support.workflows.nodeclaim_workflows import BUSY, is_in_service
+from tests.support.workflows.nodeclaim_workflows import delete_nodeclaim, is_in_service
 from tests.unit.workflows.phases.test_stop_start import STOP_START
 
 
@@ -61,8 +61,7 @@ async def test_interruption_overrides_do_not_disrupt_in_running_drain(fake: Work
     event_rules = {"spotInterruption": {"doNotDisrupt": "override"}}
     handle = await ready_with_rules(fake, **event_rules)
     fake.pods.add("node-a", "kept", evictable=False, protected=True, why_not="annotation karpenter.sh/do-not-disrupt")
-    await fake.claims.delete("a", "uid-a")
-    await fake.signal_observed(handle, **BUSY, deleting=True, **interruption_rules(**event_rules))
+    await delete_nodeclaim(fake, handle, **interruption_rules(**event_rules))
     await wait_until(lambda: is_blocked_by(handle, "default/kept"))
     await send_message(fake, handle, "spotInterruption")
     await handle.result()

@@ -19,7 +19,14 @@ from tests.support.workflows.eventually import (
     wait_until,
     wait_until_skipping_time,
 )
-from tests.support.workflows.nodeclaim_workflows import BUSY, is_in_service, ready_nodeclaim, start_nodepool
+from tests.support.workflows.nodeclaim_workflows import (
+    BUSY,
+    delete_nodeclaim,
+    is_in_service,
+    observe_empty,
+    ready_nodeclaim,
+    start_nodepool,
+)
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodepool import NodePoolWorkflow
 
@@ -36,16 +43,6 @@ def add_blocked_pod(fake: WorkerHarness, name: str = "web", **fields: Any) -> No
     fake.pods.blocked[name] = PDB
 
 
-async def delete_and_observe(fake: WorkerHarness, handle: Handle, **fields: Any) -> None:
-    await fake.claims.delete("a", "uid-a")
-    await fake.signal_observed(handle, **BUSY, deleting=True, **fields)
-
-
-async def observe_empty_now(fake: WorkerHarness, handle: Handle, **fields: Any) -> None:
-    now = await fake.now()
-    await fake.signal_observed(handle, **BUSY, empty=True, empty_since=now, consolidation="WhenEmpty/0s", **fields)
-
-
 @pytest.fixture
 def short_escalation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pods are deleted half a second after the escalation."""
@@ -56,7 +53,7 @@ async def test_drain_status_is_in_workflow_state(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     fake.budgets.add("web", min_available="1", expected=1, desired=1, current=1)
     add_blocked_pod(fake)
-    await delete_and_observe(fake, handle)
+    await delete_nodeclaim(fake, handle)
     await wait_until(lambda: is_blocked_by(handle, "1 of 1 pods healthy"))
     drain = (await query_state(handle)).drain
     assert drain is not None and drain.status is not None
@@ -69,7 +66,7 @@ async def test_changed_drain_rules_apply_at_once(fake: WorkerHarness, short_esca
     """Without the change, the activity would wait for minutes."""
     handle = await ready_nodeclaim(fake)
     add_blocked_pod(fake, grace_seconds=0)
-    await delete_and_observe(fake, handle)
+    await delete_nodeclaim(fake, handle)
     await wait_until(lambda: is_blocked_by(handle, PDB))
     await fake.signal_observed(handle, **BUSY, deleting=True, **drain_rules(whenBlocked="escalate", blockedFor="200ms"))
     await handle.result()
@@ -82,7 +79,7 @@ async def test_blocked_time_continues_in_new_run(fake: WorkerHarness, monkeypatc
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 60)
     handle = await ready_nodeclaim(fake)
     add_blocked_pod(fake)
-    await delete_and_observe(fake, handle, **drain_rules(whenBlocked="escalate", blockedFor="1h"))
+    await delete_nodeclaim(fake, handle, **drain_rules(whenBlocked="escalate", blockedFor="1h"))
     await wait_until(lambda: is_blocked_by(handle, PDB))
     since = (await query_state(handle)).drain
     for number in range(MAX_ATTEMPTS):
@@ -105,10 +102,10 @@ async def test_blocked_voluntary_drain_is_cancelled_and_permit_released(fake: Wo
     handle = await ready_nodeclaim(fake)
     pools = await start_nodepool(fake)
     add_blocked_pod(fake, reschedulable=False)
-    await observe_empty_now(fake, handle, **drain_rules(whenBlocked="giveUp", blockedFor="9h"))
+    await observe_empty(fake, handle, "WhenEmpty/0s", **drain_rules(whenBlocked="giveUp", blockedFor="9h"))
     await wait_until(lambda: is_blocked_by(handle, PDB))
     assert not is_in_service(fake)
-    await observe_empty_now(fake, handle, **drain_rules(whenBlocked="giveUp", blockedFor="200ms"))
+    await observe_empty(fake, handle, "WhenEmpty/0s", **drain_rules(whenBlocked="giveUp", blockedFor="200ms"))
     await wait_until(lambda: drain_was_cancelled(handle))
     assert is_in_service(fake) and "deletionTimestamp" not in fake.claims.found["a"]["metadata"]
     assert fake.claims.condition_text("a", "Drained") == "False GaveUp"
@@ -125,9 +122,9 @@ async def test_deleting_nodeclaim_makes_voluntary_drain_uncancellable(fake: Work
     handle = await ready_nodeclaim(fake)
     await start_nodepool(fake)
     add_blocked_pod(fake, reschedulable=False)
-    await observe_empty_now(fake, handle, **drain_rules(whenBlocked="giveUp", blockedFor="9h"))
+    await observe_empty(fake, handle, "WhenEmpty/0s", **drain_rules(whenBlocked="giveUp", blockedFor="9h"))
     await wait_until(lambda: is_blocked_by(handle, PDB))
-    await delete_and_observe(fake, handle, **drain_rules(whenBlocked="giveUp", blockedFor="2s"))
+    await delete_nodeclaim(fake, handle, **drain_rules(whenBlocked="giveUp", blockedFor="2s"))
     await fake.sleep(seconds=4)
     assert (await query_state(handle)).phase is Phase.DRAIN
     fake.pods.blocked.clear()
@@ -151,7 +148,7 @@ async def test_expired_node_backs_off_after_cancelled_drain(fake: WorkerHarness)
 async def test_instance_gone_during_blocked_drain_is_cleaned_up(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     add_blocked_pod(fake)
-    await delete_and_observe(fake, handle)
+    await delete_nodeclaim(fake, handle)
     await wait_until(lambda: is_blocked_by(handle, PDB))
     fake.instances.running.clear()
     fake.nodes.update_node("node-a", ready=False)

@@ -29,8 +29,10 @@ from tests.support.workflows.eventually import (
 from tests.support.workflows.interruption_messages import send_message
 from tests.support.workflows.nodeclaim_workflows import (
     BUSY,
+    delete_nodeclaim,
     is_in_service,
     launched_nodeclaim,
+    observe_empty,
     pause_for,
     ready_nodeclaim,
     start_nodepool,
@@ -66,24 +68,15 @@ async def ready_with_hooks(fake: WorkerHarness, **hooks: Any) -> Handle:
     return handle
 
 
-async def delete_and_observe(fake: WorkerHarness, handle: Handle, **hooks: Any) -> None:
-    """Delete the NodeClaim as `kubectl delete` does."""
-    await fake.claims.delete("a", "uid-a")
-    await fake.signal_observed(handle, **BUSY, deleting=True, **hook_rules(**hooks))
-
-
 async def draining_with_hooks(fake: WorkerHarness, **hooks: Any) -> Handle:
     handle = await ready_with_hooks(fake, **hooks)
-    await delete_and_observe(fake, handle, **hooks)
+    await delete_nodeclaim(fake, handle, **hook_rules(**hooks))
     return handle
 
 
 async def observe_empty_now(fake: WorkerHarness, handle: Handle, **hooks: Any) -> None:
     fake.pods.by_node.clear()
-    now = await fake.now()
-    await fake.signal_observed(
-        handle, **BUSY, empty=True, empty_since=now, consolidation="WhenEmpty/0s", **hook_rules(**hooks)
-    )
+    await observe_empty(fake, handle, "WhenEmpty/0s", **hook_rules(**hooks))
 
 
 def event_messages(fake: WorkerHarness, reason: str) -> list[str]:
@@ -132,8 +125,7 @@ async def test_rejected_hook_address_names_policy_field_and_fix(fake: WorkerHarn
     fake.calls.faults["post"] = [BadInput(problem)]
     rules = hook_rules(afterDrain=[JOB, CALL]) | {"hook_policies": {"afterDrain": "web"}}
     fake.jobs.next_outcome = DONE
-    await fake.claims.delete("a", "uid-a")
-    await fake.signal_observed(handle, **BUSY, deleting=True, **rules)
+    await delete_nodeclaim(fake, handle, **rules)
     await handle.result()
     (message,) = event_messages(fake, "HookFailed")
     assert f"LifecyclePolicy web: spec.hooks.afterDrain[1].http.url: {problem}" in message
@@ -143,7 +135,7 @@ async def test_restarted_worker_reuses_job_and_call_key(skipping: WorkflowEnviro
     fake, hooks = WorkerHarness.on(skipping, max_cached_workflows=0), {"beforeDrain": [JOB, CALL]}
     async with fake.running_worker():
         handle = await ready_with_hooks(fake, **hooks)
-        await delete_and_observe(fake, handle, **hooks)
+        await delete_nodeclaim(fake, handle, **hook_rules(**hooks))
         await wait_until(lambda: has_created_jobs(fake))
     fake.jobs.finish_running()
     fake.calls.responding.clear()
@@ -292,7 +284,7 @@ async def test_deletion_during_hook_makes_drain_uncancellable(fake: WorkerHarnes
     await observe_empty_now(fake, handle, beforeDrain=[hook])
     await wait_until(lambda: has_created_jobs(fake))
     assert not fake.claims.found["a"]["metadata"].get("deletionTimestamp")
-    await delete_and_observe(fake, handle, beforeDrain=[hook])
+    await delete_nodeclaim(fake, handle, **hook_rules(beforeDrain=[hook]))
     await wait_until(lambda: hook_was_restarted(handle))
     fake.jobs.finish_running("failed", "BackoffLimitExceeded")
     await handle.result()
@@ -382,7 +374,7 @@ async def test_undrained_node_runs_only_before_terminate_hook(fake: WorkerHarnes
 async def test_before_terminate_hook_is_skipped_for_missing_instance(fake: WorkerHarness) -> None:
     handle = await ready_with_hooks(fake, beforeTerminate=[CALL])
     fake.instances.running.clear()
-    await delete_and_observe(fake, handle, beforeTerminate=[CALL])
+    await delete_nodeclaim(fake, handle, **hook_rules(beforeTerminate=[CALL]))
     await handle.result()
     assert fake.calls.received == []
     assert event_messages(fake, "HookSkipped") == [

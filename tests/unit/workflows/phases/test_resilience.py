@@ -15,6 +15,7 @@ from tests.support.workflows.eventually import (
     Handle,
     count_scheduled,
     has_continued_as_new,
+    has_scheduled,
     is_running,
     latest_run,
     query_state,
@@ -136,17 +137,13 @@ async def test_expired_permit_deletes_nothing(fake: WorkerHarness) -> None:
     pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
     fake.nodes.faults["mark_disrupted"] = [TryLater("503") for _ in range(100)]
     await observe_empty(fake, handle)
-    await wait_until_skipping_time(fake, lambda: has_requested_deletion(handle))
+    await wait_until_skipping_time(fake, lambda: has_scheduled(handle, "disrupt_nodeclaim"))
     await pools.signal(NodePoolWorkflow.pause_disruption, await pause_for(fake, hours=1))
     await fake.sleep(minutes=3)
     fake.nodes.faults.clear()
     await fake.sleep(minutes=10)
     assert (await query_state(handle)).phase is Phase.READY
     assert not fake.claims.found["a"]["metadata"].get("deletionTimestamp")
-
-
-async def has_requested_deletion(handle: Handle) -> bool:
-    return await count_scheduled(handle, "disrupt_nodeclaim") == 1
 
 
 OUTAGE = [TryLater("503")] * 10_000

@@ -19,7 +19,7 @@ from tests.support.workflows.eventually import (
     wait_until_phase,
 )
 from tests.support.workflows.interruption_messages import interruption_rules, ready_with_rules, send_message
-from tests.support.workflows.nodeclaim_workflows import BUSY, is_in_service
+from tests.support.workflows.nodeclaim_workflows import BUSY, delete_nodeclaim, is_in_service
 from tests.unit.workflows.continue_as_new import wait_until_continued_as_new
 
 STOP_START: dict[str, Any] = {"action": "stopStart", "away": "20m"}
@@ -141,6 +141,5 @@ async def test_node_with_pods_at_event_start_is_terminated(
 async def test_nodeclaim_deleted_during_stop_is_terminated(fake: WorkerHarness) -> None:
     handle = await nodeclaim_with_maintenance(fake)
     await wait_until(lambda: is_stop_in_step(handle, "back"))
-    await fake.claims.delete("a", "uid-a")
-    await fake.signal_observed(handle, **BUSY, deleting=True, **interruption_rules(scheduledChange=STOP_START))
+    await delete_nodeclaim(fake, handle, **interruption_rules(scheduledChange=STOP_START))
     assert (await handle.result()).reason == "Deleted"

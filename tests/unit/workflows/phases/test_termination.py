@@ -4,8 +4,7 @@ from tenure.model.errors import BadInput, Forbidden, Throttled, TryLater
 from tenure.model.nodeclaim.state import Phase
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
-    Handle,
-    count_scheduled,
+    has_scheduled,
     is_blocked_by,
     is_in_phase,
     is_overdue,
@@ -150,7 +149,3 @@ async def test_check_started_by_signal_completes_before_workflow(fake: WorkerHar
     ended = {one.activity_task_completed_event_attributes.scheduled_event_id for one in events}
     scheduled = {one.event_id for one in events if one.HasField("activity_task_scheduled_event_attributes")}
     assert scheduled <= ended
-
-
-async def has_scheduled(handle: Handle, activity: str) -> bool:
-    return await count_scheduled(handle, activity) > 0
