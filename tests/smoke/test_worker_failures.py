@@ -4,7 +4,6 @@ from typing import Any
 
 from tenure.cli.sandbox.worker_process import WORKER_KEY
 from tenure.kube.client.resources import NODE_CLAIMS
-from tenure.model.base import instance_id_of
 from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.drains import assert_budget_healthy, budget_path, pod_disruption_budget
 from tests.support.product.eventually import assert_throughout, wait_until
@@ -12,26 +11,6 @@ from tests.support.product.product import DedicatedProduct
 from tests.support.product.settings import SHARED
 
 CLUSTER_ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/tenure"
-
-
-async def test_worker_killed_during_launch_repeats_the_call_and_gets_the_same_instance(
-    own_product: DedicatedProduct,
-) -> None:
-    await own_product.ensure_worker(**SHARED)
-    async with own_product.scope("kill-launch") as scope:
-        name = await scope.create_standalone_nodeclaim()
-        fault = scope.inject_aws_fault("answer-lost", "CreateFleet", name)
-        await wait_until(lambda: scope.assert_instances_alive(1))
-        await own_product.kill_worker()
-        (claim,) = await scope.nodeclaims()
-        assert "providerID" not in claim.get("status", {})
-        scope.remove_aws_fault(fault)
-        await own_product.resume_worker()
-        (claim,) = await wait_until(lambda: scope.assert_nodes_initialized(1))
-        assert [instance_id_of(claim["status"]["providerID"])] == scope.launched_instances() == scope.alive_instances()
-        assert len(scope.client_tokens()) == 1
-        await own_product.delete(NODE_CLAIMS.path(name))
-        await wait_until(lambda: scope.assert_nodeclaims_deleted([name]))
 
 
 async def test_worker_killed_during_drain_continues_the_drain(own_product: DedicatedProduct) -> None:

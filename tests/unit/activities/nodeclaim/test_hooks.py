@@ -10,7 +10,6 @@ from temporalio.testing import ActivityEnvironment
 from activities.nodeclaim.hooks import HookActivities, grace_end
 from tenure.apis.labels import NODECLAIM_TERMINATION_TIMESTAMP, TERMINATION_FINALIZER
 from tenure.apis.lifecyclepolicy_events import Hook
-from tenure.model.errors import BadInput
 from tenure.model.hooks import CallResult, HookRequest, HookResult, HookSubject
 from tests.unit.activities.builders import REF, FakeCluster
 
@@ -61,13 +60,6 @@ async def test_calls_of_killed_worker_count_as_attempts(cluster: FakeCluster) ->
     cluster.calls.responses = [CallResult(status=503)] * 9
     result = await run_hook(cluster, begun=2, hook=CALL | {"attempts": 3}, seconds=60)
     assert result.outcome == "failed" and "after 3 attempts" in result.why and len(cluster.calls.received) == 1
-
-
-async def test_rejected_address_fails_at_once_with_policy_and_field(cluster: FakeCluster) -> None:
-    cluster.calls.faults["post"] = [BadInput("'web' is at ::1, a loopback address; expected another address")]
-    result = await run_hook(cluster, hook=CALL, seconds=60, policy="gpu", field="spec.hooks.beforeDrain[1]")
-    assert result.outcome == "failed"
-    assert result.why.startswith("LifecyclePolicy gpu: spec.hooks.beforeDrain[1].http.url: 'web' is at ::1")
 
 
 async def test_call_without_remaining_time_is_made_once(cluster: FakeCluster) -> None:
