@@ -35,6 +35,17 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         (["demo", "--pods", "0"], "'--pods': must be greater than or equal to 1 (see"),
         (["sandbox", "scale", "inflate", "x"], "'replicas': must be a valid integer (see"),
         (["demo", "--boot-seconds", "-1"], "--boot-seconds"),
+        (["doctor", "--cluster-name", "demo", "-o", "xml"], "-o"),
+        (["doctor", "--cluster-name", "demo", "--aws-regions", "x"], "--aws-regions"),
+        (["events", "-o", "xml"], "-o"),
+        (["events", "--since", "soon"], "--since"),
+        (["events", "--since", "0s"], "--since"),
+        (["events", "--since", "Never"], "--since"),
+        (["adopt", "--dry-run", "--back"], "exclude each other"),
+        (["adopt", "--karpenter", "karpenter"], "expected namespace/name"),
+        (["adopt", "--within", "soon"], "--within"),
+        (["adopt", "--kubeconfig", "/no/such", "--yes"], "/no/such"),
+        (["adopt", "--kubeconfic", "x"], "not known"),
     ],
 )
 def test_invalid_input_is_one_line_with_exit_code_2(

@@ -68,12 +68,3 @@ def test_unreachable_services_set_exit_code_and_json_findings(
     found = json.loads(capsys.readouterr().out)
     assert {one["level"] for one in found} == {"problem"}
     assert find_faulty_remedies([Finding.model_validate(one) for one in found]) == []
-
-
-@pytest.mark.parametrize("options", [["-o", "xml"], ["--aws-regions", "x"]])
-def test_invalid_option_is_reported_in_one_line(
-    options: list[str], monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("CLUSTER_NAME", "demo")
-    assert cli_main.main(["doctor", *options]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1

@@ -6,13 +6,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from _pytest.capture import CaptureFixture
 
 from tenure.apis import labels
 from tenure.aws.nodeclass.instance_profiles import ProfileInUse
 from tenure.cli.adopt.checks import check_adopted_objects, check_controllers, check_nodeclasses, check_nodes
 from tenure.cli.adopt.preview import AdoptionReport, as_json, format_report
-from tenure.cli.main import main
 from tenure.controller.adoption_preview import AdoptedNodeClaim, AdoptionPreview
 from tenure.kube.adapters.cluster import ObservedLease
 from tenure.kube.adapters.workloads import DeploymentState
@@ -203,19 +201,3 @@ def test_json_and_text_reports_agree() -> None:
     assert read["instanceProfiles"]["default"]["name"] == "demo_123" and read["wouldLaunch"] is None
     output = "\n".join(map(str, format_report(found)))
     assert "AMIDrift" in output and "Not ready: " in output
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        (["--dry-run", "--back"], "exclude each other"),
-        (["--karpenter", "karpenter"], "expected namespace/name"),
-        (["--within", "soon"], "--within"),
-        (["--kubeconfig", "/no/such", "--yes"], "/no/such"),
-        (["--kubeconfic", "x"], "not known"),
-    ],
-)
-def test_invalid_option_is_reported_in_one_line(options: list[str], text: str, capsys: CaptureFixture[str]) -> None:
-    assert main(["adopt", *options]) == 2
-    stderr = capsys.readouterr().err
-    assert text in stderr and len(stderr.splitlines()) == 1

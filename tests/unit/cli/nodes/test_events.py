@@ -290,14 +290,6 @@ async def test_node_without_events_is_ok_and_unknown_name_is_an_error(
     assert "events nobody: no NodeClaim, Node or instance of this name" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("options", [["-o", "xml"], ["--since", "soon"], ["--since", "0s"], ["--since", "Never"]])
-async def test_invalid_option_is_reported_in_one_line(
-    temporal: FakeTemporal, options: list[str], capsys: CaptureFixture[str]
-) -> None:
-    assert await run("events", *options) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
-
-
 async def run(*arguments: str) -> int:
     """Run in a thread, because the command has its own event loop."""
     return await asyncio.to_thread(cli_main.main, list(arguments))
