@@ -1,4 +1,4 @@
-"""Interruptions on real components: messages from SQS and from EC2's status reach the node's workflow once."""
+"""Interruptions on real components: messages from SQS reach the node's workflow once."""
 
 from functools import partial
 from typing import Any
@@ -22,27 +22,17 @@ async def test_queue_message_is_signaled_to_the_node_once(product: InstalledProd
         product.aws.send_message({"not": "an event"})
         for _ in range(3):
             product.aws.recommend_rebalance(instance)
-        await wait_until(partial(_assert_notified, scope, claim, ["rebalanceRecommendation"]))
+        await wait_until(partial(_assert_notified, scope, claim))
         await wait_until(partial(assert_queue_empty, product))
-        await _assert_notified(scope, claim, ["rebalanceRecommendation"])
+        await _assert_notified(scope, claim)
         received = partial(product.metric_value, "karpenter_interruption_received_messages_total")
         await wait_until(partial(received, message_type="rebalance_recommendation"))
         await wait_until(partial(product.metric_value, "tenure_interruption_messages_dropped_total", why="malformed"))
         assert [one for one in product.aws.list_denials() if one["action"].startswith("sqs:")] == []
 
 
-async def test_scheduled_event_of_ec2_status_is_signaled_to_the_node(product: InstalledProduct) -> None:
-    async with product.scope("status") as scope:
-        (claim,) = await scope.run_pods(1)
-        (instance,) = scope.launched_instances()
-        event = {"code": "instance-retirement", "id": "instance-event-7", "not_before": "2036-12-01T04:00:00Z"}
-        product.aws.set_status(instance, events=[event])
-        await wait_until(partial(_assert_notified, scope, claim, ["scheduledChange"]))
-        product.aws.set_status(instance)
-
-
-async def _assert_notified(scope: ClusterScope, claim: dict[str, Any], kinds: list[str]) -> None:
-    assert [one.kind for one in await _notified_messages(scope, claim)] == kinds
+async def _assert_notified(scope: ClusterScope, claim: dict[str, Any]) -> None:
+    assert [one.kind for one in await _notified_messages(scope, claim)] == ["rebalanceRecommendation"]
 
 
 async def _notified_messages(scope: ClusterScope, claim: dict[str, Any]) -> list[InterruptionMessage]:
