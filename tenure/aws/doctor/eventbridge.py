@@ -211,8 +211,8 @@ def _explain_missing_rule(kind: EventKind, where: QueueTarget, near: Sequence[Ru
         put = f"aws events put-targets --rule {meant.name} --region {where.region} --targets Id=tenure,Arn={where.arn}"
         return f"rule {meant.name} sends them to {_join_targets(meant.targets)}, not to this queue", put
     elsewhere = "; ".join(f"{one.name} sends them to {_join_targets(one.targets)}" for one in near[:_MAX_LISTED])
-    wanted = f"a rule in {where.region} for {describe_event(kind)} with target {where.arn}"
-    todo = f"create {wanted}: {_deploy_rule(kind, where)}"
+    rule = f"a rule in {where.region} for {describe_event(kind)} with target {where.arn}"
+    todo = f"create {rule}: {_deploy_rule(kind, where)}"
     return "no rule sends them here" + (f" ({elsewhere})" if elsewhere else ""), todo
 
 

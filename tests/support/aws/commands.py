@@ -42,8 +42,8 @@ def find_mistake(command: str) -> str:
     found = _operations(service).get(operation)
     if found is None:
         return f"{service} {operation}"
-    given = {one.partition("=")[0].removeprefix("--"): value for one, value in _options(rest)}
-    options = {RENAMED.get((service, operation, name), name): value for name, value in given.items()}
+    values = {one.partition("=")[0].removeprefix("--"): value for one, value in _options(rest)}
+    options = {RENAMED.get((service, operation, name), name): value for name, value in values.items()}
     members = {xform_name(name, "-"): shape for name, shape in found.input_shape.members.items()}
     flags = {f"no-{name}" for name, shape in members.items() if _is_flag(shape)}
     required = {xform_name(name, "-") for name in found.input_shape.required_members}
