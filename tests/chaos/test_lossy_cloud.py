@@ -3,6 +3,7 @@
 `TENURE_LOSSY` is the number of nodes of the first test; `make chaos` uses 300.
 """
 
+import asyncio
 import os
 import time
 from collections.abc import Iterator
@@ -10,9 +11,13 @@ from contextlib import contextmanager
 
 import pytest
 
+from tenure.kube.client.resources import NODE_CLAIMS
+from tenure.model.nodeclaim.state import Phase
 from tenure.sandbox.fault_proxy import ErrorResponse
 from tests.chaos import consistency_checks
+from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.eventually import wait_until
+from tests.support.product.interruption_events import send_spot_warning
 from tests.support.product.product import DedicatedProduct
 
 NODES = int(os.environ.get("TENURE_LOSSY", "40"))
@@ -29,6 +34,12 @@ SHARES = {"throttle": 1 / 10, "5xx": 1 / 9, "answer-lost": 1 / 8}
 PODS = 6
 FAILING_TIMEOUT_SECONDS = 400.0
 """Seconds. Failed calls are retried with backoff."""
+
+DRAINED_NODES = 6
+THROTTLED_SECONDS = 20
+REJECTED_PER_NODE_AND_SECOND = 2
+EVICTED_WITHIN_SECONDS = 15.0
+THROTTLED_PATHS = r"/eviction$|^/api/v1/nodes/"
 
 
 @pytest.mark.timeout(300 + TIMEOUT_SECONDS)
@@ -95,3 +106,36 @@ async def test_scale_up_and_down_launches_no_extra_node_while_aws_fails(product:
 
 def _count_aws_calls(product: DedicatedProduct) -> int:
     return sum(int(entry["count"]) for entry in product.aws.get_counters().values())
+
+
+async def test_drains_continue_after_the_api_server_rejects_evictions(product: DedicatedProduct) -> None:
+    """It answers 429 to evictions and updates of Nodes while five nodes are deleted and one is interrupted."""
+    await product.ensure_worker(INTERRUPTION_QUEUE="demo")
+    async with product.scope("throttled", capacity_type="spot", after="Never") as scope:
+        *deleted, interrupted = claims = await scope.run_pods(DRAINED_NODES)
+        pods = {one["spec"]["nodeName"]: one["metadata"]["name"] for one in await scope.pods()}
+        began = time.monotonic()
+        with product.own_sandbox.faults.during(ErrorResponse(429, retry_after=1), THROTTLED_PATHS) as rejected:
+            for name in object_names(deleted):
+                await product.delete(NODE_CLAIMS.path(name))
+            send_spot_warning(product, interrupted)
+            await wait_until(lambda: scope.assert_in_phase(interrupted["metadata"]["name"], Phase.DRAIN))
+            await asyncio.sleep(THROTTLED_SECONDS)
+            most = REJECTED_PER_NODE_AND_SECOND * DRAINED_NODES * (time.monotonic() - began)
+            assert DRAINED_NODES <= rejected.hits <= most, rejected.hits
+            assert await _remaining_pods(scope) >= set(pods.values()), "no eviction succeeds"
+        recovered, pod = time.monotonic(), pods[interrupted["status"]["nodeName"]]
+        await wait_until(lambda: _assert_evicted(scope, pod), seconds=EVICTED_WITHIN_SECONDS)
+        print(f"{rejected.hits} requests rejected; evicted {time.monotonic() - recovered:.1f} s after the recovery")
+        await wait_until(lambda: scope.assert_nodeclaims_deleted(object_names(claims)))
+        await wait_until(lambda: scope.assert_pods_running(DRAINED_NODES))
+        await scope.wait_until_nodes_launched(2 * DRAINED_NODES)
+
+
+async def _remaining_pods(scope: ClusterScope) -> set[str]:
+    """Names of pods that are not being deleted."""
+    return {one["metadata"]["name"] for one in await scope.pods() if "deletionTimestamp" not in one["metadata"]}
+
+
+async def _assert_evicted(scope: ClusterScope, pod: str) -> None:
+    assert pod not in await _remaining_pods(scope)
