@@ -1,4 +1,4 @@
-"""Timeouts and retries of activities."""
+"""Calls of workflows: timeouts and retries of activities, and signals to other workflows."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -6,9 +6,10 @@ from typing import Any, TypedDict
 
 from temporalio import workflow
 from temporalio.common import Priority, RetryPolicy
-from temporalio.exceptions import ActivityError, is_cancelled_exception
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 from temporalio.workflow import ActivityCancellationType
 
+from tenure.model.base import Message
 from tenure.model.nodeclaim.state import NodeClaimState
 from workflows import ids
 
@@ -164,6 +165,15 @@ async def execute_unless(
         if is_cancelled_exception(error) and is_cancelled:
             return None
         raise
+
+
+async def try_signal(workflow_id: str, signal: str, message: Message) -> bool:
+    """Signal another workflow. False if it is not running."""
+    try:
+        await workflow.get_external_workflow_handle(workflow_id).signal(signal, message)
+    except ApplicationError:
+        return False
+    return True
 
 
 MAX_POLL_TIMEOUT = timedelta(minutes=5)

@@ -152,8 +152,7 @@ class NodeClaimWorkflow(Pausable, EventApprovals, IgnoresCancellation):
         while True:
             await workflow.wait_condition(lambda: context.state.unconfirmed_deletion is not None)
             observed = context.state.unconfirmed_deletion
-            still_exists = await nodeclaim_exists(context)
-            if observed is not None and not still_exists and self._is_newer(observed):
+            if observed and not await nodeclaim_exists(context) and self._is_newer(observed):
                 self._store_observation(observed)
             if context.state.unconfirmed_deletion is observed:
                 context.update_state(unconfirmed_deletion=None)

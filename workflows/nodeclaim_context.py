@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeUpdate
-from temporalio.exceptions import ActivityError, ApplicationError, RetryState, is_cancelled_exception
+from temporalio.exceptions import ActivityError, RetryState, is_cancelled_exception
 
 from tenure.model.base import Message
 from tenure.model.blockers import CALL_FAILED, NODE_NOT_JOINED
@@ -20,7 +20,7 @@ from tenure.policy.lifecycle.deadlines import action_of, slow_at
 from tenure.policy.lifecycle.transitions import deadline_of, may_follow
 from tenure.policy.lifecycle.verdict import is_alarmed, verdict_of
 from workflows import current_details, ids, metrics, visibility
-from workflows.activity_options import is_continue_as_new_due
+from workflows.activity_options import is_continue_as_new_due, try_signal
 from workflows.current_details import publish_details
 from workflows.phases.node_log import blocker_line, step_line
 from workflows.search_attributes import BLOCKED_BY, OVERDUE
@@ -343,11 +343,7 @@ class NodeClaimContext:
 
     async def signal_nodepool(self, signal: str, message: Message) -> bool:
         """Signal the workflow of its NodePool. False if it is not running."""
-        try:
-            await workflow.get_external_workflow_handle(self.nodepool_workflow_id()).signal(signal, message)
-        except ApplicationError:
-            return False
-        return True
+        return await try_signal(self.nodepool_workflow_id(), signal, message)
 
     def set_current_details(self) -> None:
         publish_details(current_details.render_nodeclaim(self.state))

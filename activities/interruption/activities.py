@@ -21,7 +21,7 @@ class NodeInterruptionActivities:
     @map_faults
     async def publish_interruption_events(self, request: InterruptionNotification) -> None:
         """Write the annotation before the events: an event may be repeated, but the annotation must not be lost."""
-        REQUEST_PRIORITY.set("crowd")
+        REQUEST_PRIORITY.set("bulk")
         await self._first_evictions.wait_for_others()
         ref = request.claim
         if request.write:

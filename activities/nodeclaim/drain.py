@@ -50,7 +50,7 @@ class DrainActivities:
     @activity.defn
     @map_faults
     async def drain_node(self, request: DrainRequest) -> DrainResult:
-        REQUEST_PRIORITY.set("crowd")
+        REQUEST_PRIORITY.set("bulk")
         self._running_drains += 1
         try:
             async with (

@@ -40,7 +40,7 @@ class InstanceActivities:
     async def terminate_instance(self, request: TerminationRequest) -> None:
         """Terminate the instance, then remove the finalizers of Node and NodeClaim. The NodeClaim's status may have an
         instance that the workflow does not know."""
-        REQUEST_PRIORITY.set("crowd")
+        REQUEST_PRIORITY.set("bulk")
         async with background_heartbeat(every=RARE_HEARTBEAT_SECONDS):
             provider_id = request.claim.provider_id or await self._provider_id(request.claim)
             if provider_id:

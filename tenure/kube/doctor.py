@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import yaml
 
+from deploy.commands import START_WORKER, set_in_chart
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.meta import Condition
@@ -19,7 +20,7 @@ from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.resources import EC2_NODE_CLASSES, LIFECYCLE_POLICIES, NODE_CLAIMS, NODE_POOLS
 from tenure.model.base import Value
-from tenure.model.errors import START_WORKER, Finding, Forbidden, Subject, set_in_chart
+from tenure.model.errors import Finding, Forbidden, Subject
 
 AREA: Final = "cluster"
 RIGHTS: Final = "rights"

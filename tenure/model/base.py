@@ -99,9 +99,10 @@ def format_short_list(names: Sequence[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-RequestPriority = Literal["", "crowd"]
+RequestPriority = Literal["", "bulk"]
+"""`bulk`: mass requests, which get at most every other slot while others wait."""
 
-REQUEST_PRIORITY: Final[ContextVar[RequestPriority]] = ContextVar("LANE", default="")
+REQUEST_PRIORITY: Final[ContextVar[RequestPriority]] = ContextVar("request_priority", default="")
 
 
 def first_validation_error(error: ValidationError) -> tuple[str, str, Any]:

@@ -7,7 +7,7 @@ deleted, not ready yet) are values, not faults.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from tenure.model.base import Message, Value
 
@@ -101,26 +101,6 @@ class Subject(NamedTuple):
 
     def unknown(self, message: str, todo: str) -> Finding:
         return Finding(area=self.area, subject=self.name, level="unknown", message=message, todo=todo)
-
-
-START_WORKER: Final = "kubectl -n tenure scale deploy/tenure --replicas 2"
-
-
-def deploy_stack(name: Literal["events", "nodes", "role"], cluster: str, *parameters: str) -> str:
-    """The command that creates or updates a stack of `deploy/cloudformation`.
-
-    `parameters`: such as `NodeRepair=true`. An existing stack keeps the other ones.
-    """
-    return (
-        f"aws cloudformation deploy --template-file deploy/cloudformation/{name}.yaml "
-        f"--stack-name tenure-{name}-{cluster} --capabilities CAPABILITY_NAMED_IAM "
-        f"--parameter-overrides {' '.join((f'ClusterName={cluster}', *parameters))}"
-    )
-
-
-def set_in_chart(*values: str) -> str:
-    """The command that sets values of the worker's chart, such as `settings.AWS_REGION=eu-west-1`."""
-    return f"helm upgrade tenure deploy/charts/tenure -n tenure --reuse-values --set {','.join(values)}"
 
 
 def has_problem(findings: Iterable[Finding]) -> bool:

@@ -8,6 +8,7 @@ from typing import Literal
 from tenure.sandbox.controlplane.commands import LEASE_SECONDS
 from tenure.sandbox.controlplane.tools import TEMPORAL
 from tenure.sandbox.controlplane.versions import find_release, selected_minor
+from tenure.sandbox.temporal.dev_server import REQUESTS_PER_SECOND
 from workflows.search_attributes import ALL as SEARCH_ATTRIBUTES
 
 Temporals = Literal["dev", "postgres"]
@@ -22,7 +23,7 @@ class Plan:
     `examples/` select subnets by the default cluster name. Arguments for the AWS stand-in and the node simulator are
     passed through. `kubeconfig` and `aws_endpoint` are for nodes without these parts. `temporal`: the dev server, or a
     server version of `tools.py` with PostgreSQL, whose data is never kept. `encrypted`: encrypt payloads.
-    `temporal_requests_per_second`: limit of the dev server; 0: none that matters on one machine.
+    `temporal_requests_per_second`: limit of the dev server.
     `kubernetes`: a minor version of `versions.py`; by default that of `TENURE_KUBERNETES`.
     `eviction_requests`: serve EvictionRequests, which Kubernetes 1.37 has as alpha, and run their controller.
     `lease_seconds`: duration of the Leases of Nodes; a longer one lets one machine host thousands of Nodes.
@@ -39,7 +40,7 @@ class Plan:
     temporal: Temporals = "dev"
     temporal_version: str = TEMPORAL
     encrypted: bool = False
-    temporal_requests_per_second: int = 0
+    temporal_requests_per_second: int = REQUESTS_PER_SECOND
     search_attributes: Mapping[str, str] = field(default_factory=lambda: SEARCH_ATTRIBUTES)
     aws_arguments: tuple[str, ...] = ()
     node_arguments: tuple[str, ...] = ()

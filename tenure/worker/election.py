@@ -6,7 +6,7 @@ renewed the Lease, the leader would lose it, list all objects again, and never f
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -21,9 +21,7 @@ Work = Callable[[], Coroutine[Any, Any, T]]
 class LeaderElection:
     """`identity`: unique among processes. `is_leader_lost`: as of `LeaderElector`; it runs in the loop of `run`."""
 
-    def __init__(
-        self, kubeconfig: str, namespace: str, identity: str, *, is_leader_lost: Callable[[], Awaitable[bool]]
-    ) -> None:
+    def __init__(self, kubeconfig: str, namespace: str, identity: str, *, is_leader_lost: Work[bool]) -> None:
         self._kubeconfig, self._namespace, self._identity = kubeconfig, namespace, identity
         self._is_leader_lost = is_leader_lost
         self._elector: LeaderElector | None = None
@@ -37,9 +35,6 @@ class LeaderElection:
         """Until cancelled: run `lead` in this event loop while this process holds the Lease."""
         loop = asyncio.get_running_loop()
 
-        async def is_leader_lost() -> bool:
-            return await self._is_leader_lost()
-
         async def elect() -> None:
             client = await connect(self._kubeconfig)
             try:
@@ -47,7 +42,7 @@ class LeaderElection:
                     KubeLeases(client),
                     self._namespace,
                     self._identity,
-                    is_leader_lost=lambda: run_in_loop(loop, is_leader_lost),
+                    is_leader_lost=lambda: run_in_loop(loop, self._is_leader_lost),
                 )
                 await self._elector.run(lambda: run_in_loop(loop, lead))
             finally:
@@ -80,7 +75,8 @@ async def thread_with_event_loop(name: str) -> AsyncIterator[asyncio.AbstractEve
 
 async def run_in_loop(loop: asyncio.AbstractEventLoop, work: Work[T]) -> T:
     """Run a coroutine in the event loop of another thread. Its result or error is that of this call. If this call is
-    cancelled, the coroutine is cancelled, and this call ends when the coroutine has ended."""
+    cancelled, the coroutine is cancelled, and this call ends when the coroutine has ended. The future of
+    `asyncio.run_coroutine_threadsafe` does not wait for that."""
     own, tasks = asyncio.get_running_loop(), list[asyncio.Task[T]]()
     ended = asyncio.Event()
 

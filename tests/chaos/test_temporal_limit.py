@@ -1,19 +1,15 @@
 """Temporal at its request limit: launches and deletions take longer, and each node is launched once."""
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 
-from tenure.sandbox.environment import Sandbox
 from tenure.sandbox.spec import Plan
 from tests.chaos import consistency_checks
 from tests.support.product.eventually import wait_until
-from tests.support.product.fixtures import sandbox
+from tests.support.product.fixtures import own_product, sandbox
 from tests.support.product.product import DedicatedProduct
 from tests.support.product.shared_sandbox import sandbox_plan
 
-__all__ = ["sandbox"]
+__all__ = ["own_product", "sandbox"]
 
 NODES = 20
 REQUESTS_PER_SECOND = 6
@@ -25,12 +21,6 @@ TIMEOUT_SECONDS = 400.0
 @pytest.fixture(scope="session")
 def plan() -> Plan:
     return sandbox_plan(temporal_requests_per_second=REQUESTS_PER_SECOND)
-
-
-@pytest_asyncio.fixture(scope="session")
-async def own_product(sandbox: Sandbox) -> AsyncIterator[DedicatedProduct]:
-    async with DedicatedProduct(sandbox) as product:
-        yield product
 
 
 @pytest.mark.timeout(300 + 3 * TIMEOUT_SECONDS)

@@ -10,10 +10,9 @@ from collections import Counter
 import pytest
 
 from tenure.apis import labels
-from tenure.kube.client.resources import NODES
 from tenure.sandbox.nodes.fault_rules import NotReady
 from tests.chaos import consistency_checks
-from tests.support.product.cluster_scope import ClusterScope, condition_status, object_names
+from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.eventually import assert_throughout, wait_until
 from tests.support.product.objects import Object
 from tests.support.product.product import DedicatedProduct
@@ -106,8 +105,7 @@ async def _lose_zone(scope: ClusterScope, lost: list[Object]) -> None:
 
 async def _assert_not_ready(scope: ClusterScope, lost: list[Object]) -> None:
     for name in object_names(lost):
-        node = await scope.product.kube.request("GET", NODES.path(name))
-        assert condition_status(node, "Ready") == "Unknown", name
+        await scope.assert_node_ready_status(name, ready="Unknown")
 
 
 async def _assert_pods_elsewhere(scope: ClusterScope, lost: list[Object]) -> None:

@@ -6,13 +6,11 @@ backs off. A failed pass is reported and retried.
 """
 
 import asyncio
-from contextlib import suppress
 from datetime import datetime, timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import (
     ActivityError,
-    ApplicationError,
     WorkflowAlreadyStartedError,
     is_cancelled_exception,
 )
@@ -48,7 +46,7 @@ from tenure.policy.disruption.commands import (
 )
 from tenure.policy.disruption.permits import reservations_lapse_at, reserved_by_others, update_reservations
 from workflows import current_details, ids, visibility
-from workflows.activity_options import COMMAND, DECIDE, is_continue_as_new_due, with_summary
+from workflows.activity_options import COMMAND, DECIDE, is_continue_as_new_due, try_signal, with_summary
 from workflows.current_details import IgnoresCancellation, publish_details
 from workflows.disruption.command import DisruptionWorkflow
 from workflows.pausable import PausableCluster, PauseController
@@ -132,10 +130,7 @@ class ClusterWorkflow(PausableCluster, IgnoresCancellation):
                 others=reserved_by_others(ledger, request.pool),
                 until=reservations_lapse_at(ledger, request.pool),
             )
-            with suppress(ApplicationError):
-                await workflow.get_external_workflow_handle(request.workflow_id).signal(
-                    "cluster_permit_decided", response
-                )
+            await try_signal(request.workflow_id, "cluster_permit_decided", response)
 
     @workflow.query(description="The complete state of the workflow")
     def state(self) -> DisruptionState:

@@ -6,17 +6,16 @@ reads the cluster, so that of two NodePools the second sees the reservation of t
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError
 
 from tenure.model.disruption.permits import ReservationRequest, ReservationResult
 from tenure.model.workflow_states import Permit
 from tenure.policy.disruption.budgets import AllowedDisruptions
 from tenure.policy.disruption.permits import CHECK_INTERVAL, is_fixed, next_check_at
+from workflows.activity_options import try_signal
 
 RESPONSE_TIMEOUT: Final = timedelta(seconds=20)
 NO_RESPONSE: Final = "the Cluster workflow, which keeps the permits that clusterNodes limits, does not respond"
@@ -65,10 +64,7 @@ class ClusterPermitReservations:
         request = ReservationRequest(
             pool=self._pool, workflow_id=workflow.info().workflow_id, desired=dict(desired), token=token
         )
-        with suppress(ApplicationError):
-            await workflow.get_external_workflow_handle(self._cluster).signal("reserve_cluster_permit", request)
-            return True
-        return False
+        return await try_signal(self._cluster, "reserve_cluster_permit", request)
 
 
 class BudgetPollSchedule:

@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError
 from temporalio.workflow import ActivityCancellationType
 
 from tenure.model.disruption.commands import (
@@ -31,7 +30,7 @@ from tenure.policy.disruption.commands import (
     permit_renewal_at,
 )
 from workflows import current_details, ids, visibility
-from workflows.activity_options import COMMAND, is_continue_as_new_due, with_summary
+from workflows.activity_options import COMMAND, is_continue_as_new_due, try_signal, with_summary
 from workflows.timers import time_until
 
 CommandActivity = Callable[[Any, CommandRequest], Awaitable[CommandResult]]
@@ -160,7 +159,7 @@ class Command:
             since=self.state.created_at or workflow.now(),
             begins_within=BEGINS_WITHIN,
         )
-        return await self._send_signal(ids.nodepool(self.state.cluster, one.pool), "request_permit", request)
+        return await try_signal(ids.nodepool(self.state.cluster, one.pool), "request_permit", request)
 
     async def release_permits(self, *, used: bool = False) -> None:
         """Release all permits and withdraw all requests. `used`: the nodes are being deleted."""
@@ -169,18 +168,10 @@ class Command:
     async def _release_permit(self, one: CommandCandidate, used: bool) -> None:
         who = workflow.info().workflow_id
         release = PermitRelease(claim_uid=one.claim_uid, workflow_id=who, used=used)
-        await self._send_signal(ids.nodepool(self.state.cluster, one.pool), "release_permit", release)
+        await try_signal(ids.nodepool(self.state.cluster, one.pool), "release_permit", release)
 
     async def signal_cluster(self, signal: str, message: CommandFinished | CommandLaunched) -> None:
-        await self._send_signal(ids.cluster(self.state.cluster), signal, message)
-
-    async def _send_signal(self, workflow_id: str, signal: str, message: object) -> bool:
-        """False if the workflow is not running."""
-        try:
-            await workflow.get_external_workflow_handle(workflow_id).signal(signal, message)
-        except ApplicationError:
-            return False
-        return True
+        await try_signal(ids.cluster(self.state.cluster), signal, message)
 
     def next_renewal_at(self) -> datetime | None:
         return permit_renewal_at(self.state)

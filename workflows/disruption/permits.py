@@ -7,12 +7,11 @@ objects: after a new request, after the watch reports possible headroom, and at 
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ActivityError
 
 from activities.nodepool.allowed_disruptions import AllowedDisruptionsActivities
 from tenure.model.disruption.commands import PermitRevoked
@@ -31,7 +30,7 @@ from tenure.policy.disruption.permits import (
     update_record,
 )
 from workflows import ids
-from workflows.activity_options import PATCH, with_summary
+from workflows.activity_options import PATCH, try_signal, with_summary
 from workflows.disruption.cluster_budget import NO_RESPONSE, BudgetPollSchedule, ClusterPermitReservations
 from workflows.rollout import RolloutController
 
@@ -215,9 +214,8 @@ class DisruptionPermits:
 
     async def _send_revocation(self, permit: Permit, why: str) -> None:
         if permit.workflow_id:
-            holder = workflow.get_external_workflow_handle(permit.workflow_id)
-            with suppress(ApplicationError):
-                await holder.signal("permit_revoked", PermitRevoked(claim_uid=permit.claim_uid, why=why))
+            revoked = PermitRevoked(claim_uid=permit.claim_uid, why=why)
+            await try_signal(permit.workflow_id, "permit_revoked", revoked)
 
     async def _decide_requests(self) -> None:
         """Read the remaining budgets, and decide all requests, oldest first."""
@@ -350,9 +348,7 @@ class DisruptionPermits:
 
     async def _send_response(self, request: PermitRequest, response: PermitResult) -> None:
         """The permit of a closed workflow, which cannot receive the response, is released."""
-        try:
-            await workflow.get_external_workflow_handle(request.workflow_id).signal("permit_decided", response)
-        except ApplicationError:
+        if not await try_signal(request.workflow_id, "permit_decided", response):
             self.release_permit(PermitRelease(claim_uid=request.claim_uid, workflow_id=request.workflow_id))
 
 

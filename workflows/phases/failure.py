@@ -1,10 +1,8 @@
 """Deletion of failed NodeClaims, checks of missing and NotReady Nodes, and signals to waiting workflows."""
 
 from collections.abc import Callable
-from contextlib import suppress
 
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError
 
 from activities.disruption import DisruptionActivities
 from activities.nodeclaim.instance import InstanceActivities
@@ -22,7 +20,7 @@ from tenure.policy.lifecycle.missing_nodes import (
 )
 from tenure.policy.lifecycle.ready import check_interval
 from tenure.policy.nodepool import counts_as_failure
-from workflows.activity_options import PATCH, execute_unless, with_summary
+from workflows.activity_options import PATCH, execute_unless, try_signal, with_summary
 from workflows.nodeclaim_context import NodeClaimContext
 
 
@@ -148,8 +146,5 @@ async def signal_replacement_status(context: NodeClaimContext) -> None:
     message = replacement_status(context.state)
     if message is None:
         return
-    with suppress(ApplicationError):
-        await workflow.get_external_workflow_handle(context.state.identity.replaces).signal(
-            "replacement_status", message
-        )
+    await try_signal(context.state.identity.replaces, "replacement_status", message)
     context.update_state(reported_ready=message.ready)

@@ -4,11 +4,10 @@ A NodeClaim of a plan waits for the result of its launch group. A NodeClaim that
 launches individually as a group of one. The request is always recorded in a history before EC2 is called.
 """
 
-from contextlib import suppress
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ActivityError
 
 from activities.nodeclaim.launch import LaunchActivities
 from tenure.apis import labels
@@ -30,7 +29,7 @@ from tenure.model.nodeclaim.requests import NodeClaimLaunchRequest, NodeClaimRef
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.observations import LaunchGroupJoinRequest, ObservedUnavailableOfferings
 from workflows import ids
-from workflows.activity_options import CREATE_FLEET, PREPARE, launch_options, with_summary
+from workflows.activity_options import CREATE_FLEET, PREPARE, launch_options, try_signal, with_summary
 from workflows.nodeclaim_context import NodeClaimContext
 from workflows.phases.failure import fail_nodeclaim
 from workflows.phases.recovery import needs_recovery, recover_state
@@ -71,14 +70,9 @@ async def _join_launch_group(context: NodeClaimContext) -> bool:
         node_class=identity.node_class,
         launch_hash=identity.launch_hash,
     )
-    try:
-        await workflow.get_external_workflow_handle(ids.provisioning(identity.cluster)).signal(
-            "join_launch_group", request
-        )
-    except ApplicationError:
-        return False
-    context.update_state(joined=True)
-    return True
+    joined = await try_signal(ids.provisioning(identity.cluster), "join_launch_group", request)
+    context.update_state(joined=joined)
+    return joined
 
 
 async def _wait_for_launch_group(context: NodeClaimContext) -> None:
@@ -180,11 +174,11 @@ async def _apply_outcome(context: NodeClaimContext, outcome: GroupOutcome) -> La
         context.update_state(
             unavailable=latest_unavailable_offerings((*context.state.unavailable, *unavailable_offerings), context.now)
         )
-        with suppress(ApplicationError):
-            provisioning = workflow.get_external_workflow_handle(ids.provisioning(context.state.identity.cluster))
-            await provisioning.signal(
-                "offerings_unavailable", ObservedUnavailableOfferings(unavailable=unavailable_offerings)
-            )
+        await try_signal(
+            ids.provisioning(context.state.identity.cluster),
+            "offerings_unavailable",
+            ObservedUnavailableOfferings(unavailable=unavailable_offerings),
+        )
     result = outcome.results.get(context.uid) or LaunchRejection(
         reason="NodeClaimGone", message=f"{context.name} is gone"
     )

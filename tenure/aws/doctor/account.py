@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from deploy.commands import deploy_stack, set_in_chart
 from tenure.apis import labels
 from tenure.apis.nodepool import NodePool
 from tenure.aws.client.client import AwsClients
@@ -12,16 +13,7 @@ from tenure.aws.doctor.address import check_address
 from tenure.aws.eks_cluster import Clusters
 from tenure.aws.interruption.zonal_shift import ZonalShifts
 from tenure.model.base import Value, format_number
-from tenure.model.errors import (
-    BadInput,
-    Fault,
-    Finding,
-    Forbidden,
-    NotFound,
-    Subject,
-    deploy_stack,
-    set_in_chart,
-)
+from tenure.model.errors import BadInput, Fault, Finding, Forbidden, NotFound, Subject
 
 AREA: Final = "account"
 

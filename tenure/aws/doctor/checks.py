@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from deploy.commands import deploy_stack, set_in_chart
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodepool import NodePool
 from tenure.aws.amifamily.images import Images
@@ -24,7 +25,7 @@ from tenure.aws.eks_cluster import Clusters
 from tenure.aws.interruption.zonal_shift import ZonalShifts
 from tenure.aws.nodeclass.subnets_and_security_groups import FreeAddresses, Networks
 from tenure.aws.settings import AwsSettings
-from tenure.model.errors import Fault, Finding, Forbidden, NotFound, Subject, deploy_stack, set_in_chart
+from tenure.model.errors import Fault, Finding, Forbidden, NotFound, Subject
 from tenure.model.interruption.messages import EventKind
 
 

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from deploy.commands import deploy_stack
 from tenure.aws.client.client import AwsClients
 from tenure.aws.doctor.queue import AREA
 from tenure.model.base import Value
-from tenure.model.errors import Fault, Finding, Subject, deploy_stack
+from tenure.model.errors import Fault, Finding, Subject
 from tenure.model.interruption.messages import EventKind
 
 _EC2: Final = "aws.ec2"

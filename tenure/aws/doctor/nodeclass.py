@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
+from deploy.commands import deploy_stack
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.ec2nodeclass_selectors import SecurityGroupTerm, SubnetTerm
@@ -19,7 +20,7 @@ from tenure.aws.instance.launch_templates import LaunchTemplate
 from tenure.aws.nodeclass.subnets_and_security_groups import Networks
 from tenure.aws.settings import AwsSettings
 from tenure.aws.tags import cluster_tag, node_tags, tag_specifications
-from tenure.model.errors import Fault, Finding, Forbidden, NotFound, Subject, Throttled, TryLater, deploy_stack
+from tenure.model.errors import Fault, Finding, Forbidden, NotFound, Subject, Throttled, TryLater
 
 AREA: Final = "selectors"
 _FEW_ADDRESSES: Final = 32

@@ -8,11 +8,12 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from deploy.commands import deploy_stack
 from tenure.aws.client.client import AwsClients
 from tenure.aws.client.errors import DRY_RUN
 from tenure.aws.doctor.account import Caller
 from tenure.aws.doctor.queue import as_list
-from tenure.model.errors import Fault, Finding, Forbidden, NotFound, Subject, TryLater, deploy_stack
+from tenure.model.errors import Fault, Finding, Forbidden, NotFound, Subject, TryLater
 
 AREA: Final = "permissions"
 _SAMPLE: Final = "doctor"

@@ -10,6 +10,7 @@ import typer
 import yaml
 
 import tenure.kube.adapters.build
+from deploy.commands import set_in_chart
 from deploy.resources import OPTIONAL_RBAC, chart_version, crd_files, policy_statements, rbac_documents, service_account
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodepool import NodePool
@@ -32,7 +33,7 @@ from tenure.kube.doctor import (
     read_aws_auth,
     rights_of,
 )
-from tenure.model.errors import Fault, Finding, Subject, has_problem, set_in_chart
+from tenure.model.errors import Fault, Finding, Subject, has_problem
 from tenure.model.interruption.messages import EventKind
 from tenure.model.nodeclaim.state import Deadlines
 from tenure.policy.interruption.rules import ignored_by_all

@@ -10,6 +10,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, GetSyste
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from deploy.commands import START_WORKER, deploy_stack, set_in_chart
 from tenure.clock import utc_now
 from tenure.controller.temporal.errors import describe_namespace_creation, lacks_namespace
 from tenure.controller.temporal.namespace import KINDS, describe_attribute_creation, has_attribute
@@ -17,7 +18,7 @@ from tenure.controller.temporal.pollers import list_pollers
 from tenure.controller.temporal.queries import query_invalid_objects, query_or_none
 from tenure.controller.temporal.worker_versioning import Builds, read_builds
 from tenure.model.base import format_number
-from tenure.model.errors import START_WORKER, Finding, InvalidObject, Subject, deploy_stack, set_in_chart
+from tenure.model.errors import Finding, InvalidObject, Subject
 from tenure.model.interruption.records import InterruptionState
 from workflows import ids, search_attributes
 

@@ -123,7 +123,7 @@ class KubeEvents:
             self._senders = [asyncio.create_task(self._send(), name="kube-events") for _ in range(_SENDERS)]
 
     async def _send(self) -> None:
-        REQUEST_PRIORITY.set("crowd")
+        REQUEST_PRIORITY.set("bulk")
         while True:
             event = await self._queue.get()
             try:

@@ -47,13 +47,12 @@ class Temporal:
         *,
         namespace: str = "default",
         search_attributes: Mapping[str, str] | None = None,
-        requests_per_second: int = 0,
+        requests_per_second: int = REQUESTS_PER_SECOND,
         dynamic_config: Sequence[str] = DYNAMIC_CONFIG,
     ) -> None:
         self._folder, self._ports, self._namespace = folder, ports, namespace
         self._attributes = dict(search_attributes or {})
-        limit = f"frontend.namespaceRPS={requests_per_second or REQUESTS_PER_SECOND}"
-        self._dynamic_config = (*dynamic_config, limit)
+        self._dynamic_config = (*dynamic_config, f"frontend.namespaceRPS={requests_per_second}")
         self.address = f"127.0.0.1:{ports['temporal']}"
         self.ui = f"http://127.0.0.1:{ports['temporal-ui']}"
         self.security = Security()

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from deploy.commands import deploy_stack, set_in_chart
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.aws.adapters import AwsAdapters
 from tenure.aws.doctor.checks import Policies
-from tenure.model.errors import Finding, deploy_stack, set_in_chart
+from tenure.model.errors import Finding
 from tenure.sandbox.aws.admin.client import AwsControl
 from tenure.sandbox.aws.iam.credentials import WORKER_KEY
 from tests.adapters.aws.test_doctor import CONTROLLER, admin_client, node_pool, run_doctor, statements

@@ -6,9 +6,10 @@ from temporalio.client import WorkflowHandle
 
 from tenure.model.garbage_collection import GarbageCollectorState
 from tenure.model.interruption.records import InterruptionState
-from tenure.model.workflow_states import NodePoolState, ProvisioningState
+from tenure.model.workflow_states import ClusterWatchState, NodePoolState, ProvisioningState
 from tests.support.fakes.worker import WorkerHarness
 from workflows import ids
+from workflows.cluster_watch import ClusterWatchWorkflow
 from workflows.garbage_collection import GarbageCollectorWorkflow
 from workflows.interruption import InterruptionWorkflow
 from workflows.nodepool import NodePoolWorkflow
@@ -18,6 +19,7 @@ Provisioning = WorkflowHandle[ProvisioningWorkflow, None]
 NodePool = WorkflowHandle[NodePoolWorkflow, None]
 Interruption = WorkflowHandle[InterruptionWorkflow, None]
 Collector = WorkflowHandle[GarbageCollectorWorkflow, None]
+ClusterWatch = WorkflowHandle[ClusterWatchWorkflow, None]
 
 
 async def start_provisioning(fake: WorkerHarness, **state_fields: Any) -> Provisioning:
@@ -53,5 +55,14 @@ async def start_garbage_collector(fake: WorkerHarness) -> Collector:
         GarbageCollectorWorkflow.run,
         GarbageCollectorState(cluster=fake.cluster),
         id=ids.garbage_collection(fake.cluster),
+        task_queue=ids.task_queue(fake.cluster),
+    )
+
+
+async def start_cluster_watch(fake: WorkerHarness) -> ClusterWatch:
+    return await fake.client.start_workflow(
+        ClusterWatchWorkflow.run,
+        ClusterWatchState(cluster=fake.cluster),
+        id=ids.watch(fake.cluster),
         task_queue=ids.task_queue(fake.cluster),
     )

@@ -8,24 +8,14 @@ from temporalio.client import WorkflowHandle
 
 import workflows.activity_options
 from tenure.model.errors import InvalidObject, InvalidObjectReport
-from tenure.model.workflow_states import ClusterWatchState, WatchHost
+from tenure.model.workflow_states import WatchHost
 from tests.support.fakes.worker import WorkerHarness
+from tests.support.workflows.coordinators import ClusterWatch, start_cluster_watch
 from tests.support.workflows.eventually import has_continued_as_new, wait_until
-from workflows import ids
 from workflows.cluster_watch import ClusterWatchWorkflow
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
-Watch = WorkflowHandle[ClusterWatchWorkflow, None]
 INVALID = InvalidObject(kind="Pod", name="default/a", reason="InvalidField", message="spec: expected an object")
-
-
-async def start_watch(fake: WorkerHarness) -> Watch:
-    return await fake.client.start_workflow(
-        ClusterWatchWorkflow.run,
-        ClusterWatchState(cluster=fake.cluster),
-        id=ids.watch(fake.cluster),
-        task_queue=ids.task_queue(fake.cluster),
-    )
 
 
 async def read_details(handle: WorkflowHandle[Any, Any]) -> str:
@@ -33,7 +23,7 @@ async def read_details(handle: WorkflowHandle[Any, Any]) -> str:
 
 
 async def test_details_show_the_host_or_its_fault(fake: WorkerHarness) -> None:
-    handle = await start_watch(fake)
+    handle = await start_cluster_watch(fake)
     assert "Waiting for a worker" in await read_details(handle)
     await handle.signal(ClusterWatchWorkflow.report_host, WatchHost(identity="1@tenure-a", at=AT))
     assert "Worker `1@tenure-a` hosts the watch" in await read_details(handle)
@@ -44,7 +34,7 @@ async def test_details_show_the_host_or_its_fault(fake: WorkerHarness) -> None:
 
 
 async def test_idle_watch_adds_no_events(fake: WorkerHarness) -> None:
-    handle = await start_watch(fake)
+    handle = await start_cluster_watch(fake)
     await read_details(handle)
     before = (await handle.describe()).history_length
     await fake.sleep(timedelta(days=1))
@@ -53,11 +43,11 @@ async def test_idle_watch_adds_no_events(fake: WorkerHarness) -> None:
 
 async def test_invalid_objects_survive_continue_as_new(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 10)
-    handle = await start_watch(fake)
+    handle = await start_cluster_watch(fake)
     await handle.signal(ClusterWatchWorkflow.report_invalid_objects, InvalidObjectReport(objects=(INVALID,)))
     for number in range(10):
         await handle.signal(ClusterWatchWorkflow.report_host, WatchHost(identity=f"{number}@tenure-a", at=AT))
     await wait_until(lambda: has_continued_as_new(fake.client, handle))
-    current: Watch = fake.client.get_workflow_handle(handle.id)
+    current: ClusterWatch = fake.client.get_workflow_handle(handle.id)
     assert (await current.query(ClusterWatchWorkflow.invalid_objects)).objects == (INVALID,)
     assert "spec: expected an object" in await read_details(current)

@@ -10,7 +10,7 @@ from temporalio.client import WorkflowHandle
 import workflows.activity_options
 from tenure.apis import labels
 from tenure.model.disruption.commands import PermitRevoked
-from tenure.model.errors import BadInput, TryLater
+from tenure.model.errors import BadInput, Fault, TryLater
 from tenure.model.observations import ObservedNodePool
 from tenure.model.signals import PermitRelease, PermitRequest, PermitResult
 from tests.support.fakes.permit_requester import PermitRequesterWorkflow
@@ -212,24 +212,17 @@ async def test_failing_status_update_does_not_block_permits_and_is_repeated(fake
     await wait_until_skipping_time(fake, lambda: status_has_nodes(fake, nodes=1), seconds=20)
 
 
-async def test_failing_read_of_budget_rejects_requests(fake: WorkerHarness) -> None:
+@pytest.mark.parametrize(
+    "faults", [[BadInput("unknown field selector")], [TryLater("503")] * 10_000], ids=["rejected", "no response"]
+)
+async def test_unreadable_budget_rejects_requests_with_reason(fake: WorkerHarness, faults: list[Fault | None]) -> None:
     await add_nodeclaims(fake, "a")
-    fake.nodes.faults["list"] = [TryLater("503")] * 10_000
+    fake.nodes.faults["list"] = [*faults]
     pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
     await request_permits(fake, pools, "a")
     await wait_until_skipping_time(fake, lambda: have_rejections(fake, "a"), seconds=20)
     assert "the budget could not be read" in (await permit_decisions(fake, "a"))[0].blocked_by
     fake.nodes.faults.clear()
-    await wait_until_skipping_time(fake, lambda: have_permits(fake, "a"), seconds=10)
-
-
-async def test_unreadable_budget_rejects_requests_with_reason(fake: WorkerHarness) -> None:
-    await add_nodeclaims(fake, "a")
-    fake.nodes.faults["list"] = [BadInput("unknown field selector")]
-    pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
-    await request_permits(fake, pools, "a")
-    await wait_until_skipping_time(fake, lambda: have_rejections(fake, "a"))
-    assert "the budget could not be read" in (await permit_decisions(fake, "a"))[0].blocked_by
     await wait_until_skipping_time(fake, lambda: have_permits(fake, "a"), seconds=10)
 
 

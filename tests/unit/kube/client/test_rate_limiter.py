@@ -68,19 +68,19 @@ async def test_tokens_refill_up_to_the_burst() -> None:
 @in_virtual_time
 async def test_classes_alternate_when_one_has_many_calls() -> None:
     callers = ConcurrentCallers()
-    callers.start_calls(20, "crowd")
+    callers.start_calls(20, "bulk")
     await asyncio.sleep(0)
     callers.start_calls(5)
     turns = await callers.wait_for_all()
     assert turns[:11].count("") == 5
-    assert len(turns) == 25 and turns[-1] == "crowd"
+    assert len(turns) == 25 and turns[-1] == "bulk"
 
 
 @in_virtual_time
 async def test_single_class_uses_the_full_rate() -> None:
     callers = ConcurrentCallers()
-    callers.start_calls(11, "crowd")
-    assert await callers.wait_for_all() == ["crowd"] * 11
+    callers.start_calls(11, "bulk")
+    assert await callers.wait_for_all() == ["bulk"] * 11
     assert_waits(callers.waits, burst=1, count=11)
 
 
@@ -98,7 +98,7 @@ async def test_turn_of_a_cancelled_call_goes_to_the_next() -> None:
 @in_virtual_time
 async def test_request_overtakes_mass_requests_that_wait_for_a_slow_server() -> None:
     callers = ConcurrentCallers(burst=300, seconds=1.0)
-    callers.start_calls(300, "crowd")
+    callers.start_calls(300, "bulk")
     await asyncio.sleep(0.5)
     callers.start_calls(1)
     turns = await callers.wait_for_all()

@@ -72,7 +72,7 @@ async def test_writes_succeed_once_after_the_server_recovers_and_urgent_ones_com
     async with throttled_client() as (client, api):
 
         async def write_in_bulk(number: int) -> None:
-            REQUEST_PRIORITY.set("crowd")
+            REQUEST_PRIORITY.set("bulk")
             await client.merge(f"/api/v1/nodes/{number}", {})
 
         writes = [asyncio.create_task(write_in_bulk(number)) for number in range(WRITES)]
