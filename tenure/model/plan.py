@@ -70,7 +70,7 @@ class Plan(Value):
 
 
 class ProvisioningBackoff(Message):
-    """Nodes that were initialized for a group of equal pods, of which none was bound to them. Launches for the group
+    """Nodes that registered for a group of equal pods, of which none was bound to them. Launches for the group
     wait from UNUSED_NODE_LIMIT on."""
 
     pod_group: str
@@ -106,7 +106,7 @@ class ProvisioningBackoff(Message):
         scheduler = f"; kube-scheduler: {self.scheduler_message}" if self.scheduler_message else ""
         until = f"{self.until:%Y-%m-%d %H:%M:%S} UTC" if self.until else "now"
         return (
-            f"{self.unused_nodes} nodes were launched for this pod and became ready, and kube-scheduler did not bind "
+            f"{self.unused_nodes} nodes were launched for this pod and registered, and kube-scheduler did not bind "
             f"it to any of them ({named}){scheduler}; the next node is launched after {until}, or when the pod, its "
             "volumes, a NodePool that accepts it, or the EC2NodeClass or a DaemonSet of that NodePool changes"
         )

@@ -1,8 +1,9 @@
-"""Stops launches that do not help: nodes that become ready for a pod, and are not used by it.
+"""Stops launches that do not help: nodes that register for a pod, and are not used by it.
 
-A NodeClaim names the groups of pods that it is launched for in an annotation. An initialized node is unused by a group
+A NodeClaim names the groups of pods that it is launched for in an annotation. A registered node is unused by a group
 if none of the group's pods was bound to it, and none is expected there any more. It counts when the next plan needs
-another node for the group. From the third on, pods of the group are planned onto existing nodes only, for a time that
+another node for the group. A node with a taint that the pods do not tolerate may initialize late or never, and must
+count as well. From the third on, pods of the group are planned onto existing nodes only, for a time that
 doubles with each further unused node. After a restart, the time of the last pod event in the status of a NodeClaim
 tells that it was used. The rule needs no knowledge of the cause (docs/decisions/nominated-pods.md).
 """
@@ -151,7 +152,7 @@ class BackoffTracker:
 
     async def begin(self, stored: Sequence[ProvisioningBackoff], now: datetime) -> BackoffPass:
         """Find the pods for which no node may be launched now."""
-        groups, nodes = PodGroups(), self._initialized_by_group()
+        groups, nodes = PodGroups(), self._registered_by_group()
         unused = self._find_unused(nodes, groups, now)
         if not unused and not stored:
             self._blocked_pods = frozenset()
@@ -239,11 +240,11 @@ class BackoffTracker:
         names = {groups.group_of(pod) for uid in claim.pods if (pod := self._cache.pods.get(uid))}
         return ",".join(sorted(names)[:MAX_POD_GROUPS])
 
-    def _initialized_by_group(self) -> dict[str, list[NodeClaimFact]]:
-        """The initialized NodeClaims that were launched for each group."""
+    def _registered_by_group(self) -> dict[str, list[NodeClaimFact]]:
+        """The registered NodeClaims that were launched for each group."""
         found: dict[str, list[NodeClaimFact]] = {}
         for claim in self._cache.nodeclaims.values():
-            for group in launched_for(claim) if claim.initialized_at else ():
+            for group in launched_for(claim) if _schedulable_since(claim) else ():
                 found.setdefault(group, []).append(claim)
         return found
 
@@ -266,11 +267,12 @@ class BackoffTracker:
         return {group: names for group, names in found.items() if names}
 
     def _may_count(self, claim: NodeClaimFact, now: datetime) -> bool:
-        """Whether it was initialized recently, and no pod ran there before this process began. Such a pod may be gone,
-        for example evicted from a node that AWS reclaims, and its group is not known."""
-        assert claim.initialized_at is not None
-        had_pods = claim.initialized_at < self._began and claim.last_pod_event is not None
-        return now - claim.initialized_at <= RECENT and claim.name not in self._cache.interrupted and not had_pods
+        """Whether its node is recent, and no pod ran there before this process began. Such a pod may be gone, for
+        example evicted from a node that AWS reclaims, and its group is not known."""
+        since = _schedulable_since(claim)
+        assert since is not None
+        had_pods = since < self._began and claim.last_pod_event is not None
+        return now - since <= RECENT and claim.name not in self._cache.interrupted and not had_pods
 
     def _is_known(self, name: str, now: datetime) -> bool:
         """Whether this process knows the pods that are nominated to the NodeClaim. Those of an earlier process end
@@ -278,8 +280,9 @@ class BackoffTracker:
         claim = self._cache.nodeclaims.get(name)
         if claim is None:
             return True
-        assert claim.initialized_at is not None
-        return claim.created >= self._began or now - claim.initialized_at >= NOMINATION_TTL
+        since = _schedulable_since(claim)
+        assert since is not None
+        return claim.created >= self._began or now - since >= NOMINATION_TTL
 
     def _used_groups(self, claim: NodeClaimFact, groups: PodGroups) -> set[str]:
         used, own = self._used.setdefault(claim.name, set()), launched_for(claim)
@@ -290,11 +293,12 @@ class BackoffTracker:
         return used
 
     def _is_used(self, entry: ProvisioningBackoff, nodes: Iterable[NodeClaimFact], groups: PodGroups) -> bool:
-        """A pod of the group was bound to a counted node after all, or to a node that became ready later."""
+        """A pod of the group was bound to a counted node after all, or to a node that became schedulable later."""
         return any(
             entry.pod_group in self._used_groups(claim, groups)
             for claim in nodes
-            if claim.name in entry.nodeclaims or (claim.initialized_at and claim.initialized_at > entry.last_unused_at)
+            if claim.name in entry.nodeclaims
+            or ((since := _schedulable_since(claim)) is not None and since > entry.last_unused_at)
         )
 
     async def _read_message(self, pod: PodFact) -> str:
@@ -303,6 +307,13 @@ class BackoffTracker:
         except Fault as fault:
             log.warning("kube-scheduler's message was not read", pod=f"{pod.namespace}/{pod.name}", fault=fault.message)
             return ""
+
+
+def _schedulable_since(claim: NodeClaimFact) -> datetime | None:
+    """When its node was initialized; until then, when it registered. None if no pod can be bound there."""
+    if claim.initialized_at is not None:
+        return claim.initialized_at
+    return None if claim.deleting else claim.registered_at
 
 
 def _reset(entry: ProvisioningBackoff, context: str, *, is_used: bool) -> ProvisioningBackoff:

@@ -15,17 +15,24 @@ EXPIRY = 25
 
 
 def initialized_status(name: str, initialized_at: datetime) -> Json:
+    return _status(name, initialized_at, ("Launched", "Registered", "Initialized"))
+
+
+def _status(name: str, reached_at: datetime, reached: Sequence[str]) -> Json:
     conditions = [
-        {"type": one, "status": "True", "lastTransitionTime": f"{initialized_at:%Y-%m-%dT%H:%M:%SZ}"}
-        for one in ("Launched", "Registered", "Initialized")
+        {"type": one, "status": "True", "lastTransitionTime": f"{reached_at:%Y-%m-%dT%H:%M:%SZ}"} for one in reached
     ]
     return {"conditions": conditions, "providerID": f"aws:///us-west-2a/i-{name}"}
 
 
 def small_node(nodeclaim: str) -> Json:
     """A Node without room for the pods of these tests."""
-    found = node(f"node-{nodeclaim}", of=nodeclaim)
-    found["status"]["allocatable"] = {"cpu": "100m", "memory": "4Gi", "pods": "10"}
+    return _node(nodeclaim, cpu="100m")
+
+
+def _node(nodeclaim: str, *, cpu: str, taints: list[Json] | None = None) -> Json:
+    found = node(f"node-{nodeclaim}", of=nodeclaim, taints=taints)
+    found["status"]["allocatable"] = {"cpu": cpu, "memory": "4Gi", "pods": "10"}
     return found
 
 
@@ -55,6 +62,12 @@ class Launches:
             self.harness.apply_objects("nodes", small_node(name))
             if used_by:
                 self.harness.apply_objects("pods", web(used_by, on=f"node-{name}"))
+
+    def register(self, name: str, taint: Json) -> None:
+        """Its Node has room for the pods, and the taint."""
+        raw = {**self.harness.claims.found[name], "status": _status(name, self.harness.now, ("Launched", "Registered"))}
+        self.harness.apply_objects("nodeclaims", raw)
+        self.harness.apply_objects("nodes", _node(name, cpu="2", taints=[taint]))
 
     async def launch(self, *, used_by: str = "") -> list[str]:
         """Plan, and let the nodes become ready. Returns the created NodeClaims."""

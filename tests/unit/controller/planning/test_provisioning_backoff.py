@@ -1,4 +1,4 @@
-"""Launches for a pod stop when nodes become ready for it and it runs on none of them."""
+"""Launches for a pod stop when nodes register for it and it runs on none of them."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -31,7 +31,7 @@ async def test_launches_stop_after_three_unused_nodes_with_the_message_of_kube_s
         assert len(await launches.launch()) == 1
     assert await launches.plan() == []
     (message,) = launches.failed_scheduling
-    assert "3 nodes were launched for this pod and became ready" in message
+    assert "3 nodes were launched for this pod and registered" in message
     assert "0/4 nodes are available: 4 Insufficient cpu." in message
     (backoff,) = launches.outcome.backoffs or ()
     assert (backoff.unused_nodes, backoff.pod) == (3, "default/p0")
@@ -50,6 +50,25 @@ async def test_nodes_count_as_unused_at_once_when_another_plan_replaces_them(lau
     assert len(launches.failed_scheduling) == 1
     launches.advance(FIRST_BACKOFF.total_seconds() - 1)
     assert await launches.plan() == []
+
+
+async def test_launches_stop_although_nodes_with_an_unknown_taint_never_initialize(launches: Launches) -> None:
+    """The planner leaves such a node as soon as it registers."""
+    taint = {"key": "stranger.example.com/keep-out", "effect": "NoSchedule"}
+    for _ in range(UNUSED_NODE_LIMIT):
+        (name,) = await launches.plan()
+        launches.advance(UNTIL_READY)
+        launches.register(name, taint)
+    assert await launches.plan() == []
+    (message,) = launches.failed_scheduling
+    assert f"{UNUSED_NODE_LIMIT} nodes were launched for this pod" in message
+
+
+async def test_registered_node_is_not_unused_while_its_pods_wait_for_startup(launches: Launches) -> None:
+    (name,) = await launches.plan()
+    launches.advance(UNTIL_READY)
+    launches.register(name, {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"})
+    assert await launches.plan() == [] and launches.outcome.backoffs == ()
 
 
 async def launch_and_delete(launches: Launches, *, interrupted: bool = False) -> None:
