@@ -149,7 +149,8 @@ async def _initialize_node(context: NodeClaimContext) -> bool:
     if result is None:
         return False
     if result.outcome == "initialized":
-        context.update_state(initialized=True, boot_id=result.boot_id)
+        # A live read may be newer than the watch. With its boot ID, the last observation would show another reboot.
+        context.update_state(initialized=True, boot_id=context.state.observed.boot_id or result.boot_id)
         context.update_state(expires=result.expires, lifetime=result.lifetime)
         return True
     if result.outcome == "waiting":

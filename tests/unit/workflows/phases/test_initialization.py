@@ -8,6 +8,7 @@ from tenure.model.nodeclaim.state import Phase
 from tenure.model.provider_results import ConditionPatch
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
+    has_state,
     is_blocked_by,
     query_state,
     wait_until,
@@ -40,6 +41,18 @@ async def test_rebooted_node_waits_until_ready_although_condition_is_true(fake: 
     await fake.signal_observed(handle, **{**BUSY, "boot_id": "boot-2", "node_ready": False})
     await wait_until_skipping_time(fake, lambda: has_reboot_event(fake), seconds=5)
     assert fake.claims.condition_text("a", "Initialized").startswith("True")
+
+
+async def test_outdated_boot_id_of_the_watch_is_not_taken_for_reboots(fake: WorkerHarness) -> None:
+    handle = await registered_nodeclaim(fake)
+    fake.nodes.update_node("node-a", boot_id="boot-2", ready=True)
+    await fake.signal_observed(handle, **BUSY)
+    await wait_until_phase(handle, Phase.READY)
+    await fake.sleep(minutes=1)
+    state = await query_state(handle)
+    assert (state.reboots, len(state.history)) == (0, 4), "the node was initialized once"
+    await fake.signal_observed(handle, **{**BUSY, "boot_id": "boot-2"})
+    await wait_until(lambda: has_state(handle, reboots=1, phase=Phase.READY))
 
 
 async def test_blocker_of_ready_node_is_written_at_once(fake: WorkerHarness) -> None:
