@@ -5,10 +5,12 @@ docs/decisions/workflow-runner.md has the measurement, and the bug with queries 
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from temporalio import workflow
+from temporalio.converter import PayloadConverter
 from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 from temporalio.workflow import Info
 
@@ -64,13 +66,24 @@ class OrderedWorkflowRunner(WorkflowRunner):
 
     def __init__(self) -> None:
         self._inner = UnsandboxedWorkflowRunner()
+        self._payload_converter: PayloadConverter | None = None
 
     def prepare_workflow(self, defn: Any) -> None:
         self._inner.prepare_workflow(defn)
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        """All instances share a payload converter, since each has its own validators. The details get copies of their
+        messages, which keep the whole activation in memory otherwise."""
+        converter = self._payload_converter = self._payload_converter or det.payload_converter_factory()
+        info = replace(det.info, headers=_copy_messages(det.info.headers), raw_memo=_copy_messages(det.info.raw_memo))
+        own = replace(
+            det,
+            payload_converter_factory=lambda: converter,
+            info=info,
+            last_completion_result=_copy_message(det.last_completion_result),
+        )
         return OrderedWorkflowInstance(
-            self._inner.create_instance(det), ignores_cancellation=CANCELLATION_SIGNAL in det.defn.signals
+            self._inner.create_instance(own), ignores_cancellation=CANCELLATION_SIGNAL in det.defn.signals
         )
 
     def set_worker_level_failure_exception_types(self, types: Sequence[type[BaseException]]) -> None:
@@ -100,8 +113,7 @@ class OrderedWorkflowInstance(WorkflowInstance):
         if nanoseconds == self._last_nanoseconds and not act.is_replaying and any(map(_is_external, act.jobs)):
             raise EventsBeforeTheirTask(f"events came with a query, before their workflow task: {REPEAT_QUERY}")
         self._last_nanoseconds = nanoseconds
-        copied = type(act)()
-        copied.CopyFrom(act)
+        copied = _copy_message(act)
         if self._ignores_cancellation:
             for job in copied.jobs:
                 if job.WhichOneof("variant") == "cancel_workflow":
@@ -126,6 +138,16 @@ class OrderedWorkflowInstance(WorkflowInstance):
 
     def get_thread_id(self) -> int | None:
         return self._inner.get_thread_id()
+
+
+def _copy_messages(messages: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _copy_message(one) for key, one in messages.items()}
+
+
+def _copy_message(message: Any) -> Any:
+    copied = type(message)()
+    copied.CopyFrom(message)
+    return copied
 
 
 def _is_external(job: Any) -> bool:
