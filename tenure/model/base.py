@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Literal, NewType, Self
+from typing import Any, ClassVar, Final, Literal, NewType, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -32,6 +32,37 @@ class Value(_CompactModel):
 
     # Without `ser_json_inf_nan`, an infinite number is stored as null, and the workflow that reads it stops.
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, ser_json_inf_nan="strings")
+
+
+class SparseValue(Value):
+    """A value of which tens of thousands are in memory. It stores only fields that differ from their defaults, and its
+    class has the defaults. Pydantic cannot serialize it."""
+
+    _defaults: ClassVar[Mapping[str, Any]]
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        cls._defaults = {
+            name: one.get_default(call_default_factory=True)
+            for name, one in cls.model_fields.items()
+            if not one.is_required()
+        }
+        for name, default in cls._defaults.items():
+            setattr(cls, name, default)
+
+    def model_post_init(self, context: Any, /) -> None:
+        super().model_post_init(context)
+        self._drop_defaults()
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        copied = super().model_copy(update=update, deep=deep)
+        copied._drop_defaults()
+        return copied
+
+    def _drop_defaults(self) -> None:
+        defaults, required = self._defaults, object()
+        stored = {name: value for name, value in self.__dict__.items() if defaults.get(name, required) != value}
+        object.__setattr__(self, "__dict__", stored)
 
 
 class Message(_CompactModel):

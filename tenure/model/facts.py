@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from tenure.apis.labels import DISRUPTED_TAINT_KEY, MAINTENANCE_PLANNED
-from tenure.model.base import Value
+from tenure.model.base import SparseValue, Value
 from tenure.model.node_health import RepairDue
 
 
@@ -101,7 +101,7 @@ class HostPort(Value):
     address: str = ""
 
 
-class PodFact(Value):
+class PodFact(SparseValue):
     """A pod with its effective requests: with init containers, overhead and one of the resource `pods`."""
 
     uid: str
@@ -208,7 +208,7 @@ class NodeCondition(Value):
     since: datetime | None = None
 
 
-class NodeFact(Value):
+class NodeFact(SparseValue):
     name: str
     uid: str = ""
     provider_id: str = ""
@@ -250,7 +250,7 @@ class NodeFact(Value):
         return f"another controller has set the condition {', '.join(active)}" if active else ""
 
 
-class NodeClaimFact(Value):
+class NodeClaimFact(SparseValue):
     name: str
     uid: str
     created: datetime

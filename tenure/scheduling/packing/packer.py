@@ -219,7 +219,7 @@ class Packing:
         while scheduled < count:
             if least:
                 domains.headroom = self._domain_headroom(one, alternative, key, domains.order)
-            if counts_daemons:
+            if counts_daemons or (least and self.node_arrays.existing_count):
                 domains.fitting_pods = self._fitting_pods_by_domain(one, alternative, key, domains.order)
             pods_by_domain = domains.distribute_pods(self._chunk_size(one, rules, inner, domains, count - scheduled))
             if not pods_by_domain:

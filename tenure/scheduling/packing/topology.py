@@ -150,7 +150,7 @@ class Domains:
     headroom: Mapping[str, int] = field(default_factory=dict)
     """How many more pods fit in domains in which no node can be launched."""
     fitting_pods: Mapping[str, int] = field(default_factory=dict)
-    """How many more pods fit on existing and new nodes, where the pods of DaemonSets count."""
+    """How many more pods fit on existing and new nodes, if there are existing nodes or the pods of DaemonSets count."""
     occupied: Set[str] = frozenset()
     """Domains of existing nodes, where the pods of DaemonSets count."""
     blocked: set[str] = field(default_factory=set)
@@ -260,8 +260,13 @@ class Domains:
     def _is_final_within_skew(self, spread: SpreadRule, name: str, added: Mapping[str, int]) -> bool:
         counted_domains = self._counted_domains(spread)
         counts = [self._final_count(spread, domain, added) for domain in counted_domains]
-        least = min(counts, default=0) if len(counted_domains) >= spread.min_domains else 0
+        with_nodes = sum(self._has_node(spread, domain, added) for domain in counted_domains)
+        least = min(counts, default=0) if with_nodes >= spread.min_domains else 0
         return self._final_count(spread, name, added) - least <= spread.max_skew
+
+    def _has_node(self, spread: SpreadRule, name: str, added: Mapping[str, int]) -> bool:
+        """kube-scheduler does not count the other domains for `minDomains`."""
+        return name in self.occupied or spread.group.domain_count(name) > 0 or added.get(name, 0) > 0
 
     def _final_count(self, spread: SpreadRule, name: str, added: Mapping[str, int]) -> int:
         """With the added pods and the DaemonSet pods of a new node, if they need one or the domain has none."""
@@ -281,9 +286,13 @@ class Domains:
             and all(self._is_within_skew(s, name, taken) for s in spreads)
         ]
         first = next(iter(spreads))
-        return min(
-            fitting, key=lambda name: first.group.domain_count(name) + taken[name] * first.counts_itself, default=None
-        )
+
+        def order(name: str) -> tuple[int, bool]:
+            """Of equally empty domains, one with room on its nodes comes first."""
+            count = first.group.domain_count(name) + taken[name] * first.counts_itself
+            return count, taken[name] >= self.fitting_pods.get(name, 0)
+
+        return min(fitting, key=order, default=None)
 
     def _is_within_skew(self, spread: SpreadRule, name: str, taken: Mapping[str, int]) -> bool:
         def count_in(domain: str) -> int:

@@ -262,6 +262,15 @@ def test_pods_spread_by_zone_count_the_daemonset_pods_of_nodes_for_others(priori
     assert max(counts.values()) - min(counts.values()) <= 1
 
 
+def test_min_domains_counts_only_zones_with_nodes() -> None:
+    """Each node awaits a DaemonSet pod. Before zone c has a node, kube-scheduler allows two pods per zone."""
+    nodes = [node(zone, labels={ZONE: zone}) for zone in ("a", "b")]
+    pods = [pod(f"p{number}", **spread_with_agent(ZONE, max_skew=2, min_domains=3)) for number in range(3)]
+    plan = Cluster(pool(), LABELED, *nodes, *pods).plan()
+    assert sorted(plan.nominations.values()) == ["a", "b"]
+    assert [values_of(one, ZONE) for one in plan.claims] == [("c",)]
+
+
 def test_nodes_for_others_have_types_with_the_counted_daemonset_pods() -> None:
     on_large = expressions(f"{INSTANCE_TYPE} In {LARGE.name}")
     agent = LABELED.model_copy(update={"pod": LABELED.pod.model_copy(update={"required_terms": (on_large,)})})

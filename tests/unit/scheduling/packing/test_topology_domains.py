@@ -73,6 +73,11 @@ def test_spread_is_limited_by_a_zone_with_full_nodes() -> None:
     assert len(plan.unschedulable) == 7 and "topology spread" in reasons(plan)[0]
 
 
+def test_equally_empty_zone_with_room_on_a_node_comes_first() -> None:
+    plan = build_cluster(pool(), node("n", labels={ZONE: "c"}, cpu=1.5), *web(2, spreads=spread())).plan()
+    assert zones_of(plan.nominations) == {"n": 1} and by_zone(plan) == {"a": 1}
+
+
 def test_spread_is_limited_by_a_zone_without_offerings() -> None:
     existing = node("n", labels={ZONE: "z"}, cpu=3.5)
     plan = build_cluster(pool(), existing, *web(40, spreads=spread())).plan()
