@@ -174,6 +174,8 @@ class ClusterFacts:
         """Names of all amounts of DRA devices that a pod has needed."""
         self._bound: dict[str, dict[str, PodFact]] = {}
         self._by_provider: dict[str, set[str]] = {}
+        self._identities: dict[str, tuple[NodeClaimFact, NodeIdentity]] = {}
+        """By NodeClaim, until a Node changes."""
 
     def apply(self, change: Change) -> None:
         """Apply one change. Raises TypeError for a fact of another kind."""
@@ -221,8 +223,13 @@ class ClusterFacts:
         return {node.name for claim in claims for node in self._identify_node(claim).strangers}
 
     def _identify_node(self, nodeclaim: NodeClaimFact) -> NodeIdentity:
-        names = self._by_provider.get(nodeclaim.provider_id, ()) if nodeclaim.provider_id else ()
-        return identify_node(nodeclaim, [self.nodes[name] for name in names], self.nodes.get(nodeclaim.node_name))
+        known = self._identities.get(nodeclaim.name)
+        if known is None or known[0] is not nodeclaim:
+            names = self._by_provider.get(nodeclaim.provider_id, ()) if nodeclaim.provider_id else ()
+            nodes = [self.nodes[name] for name in names]
+            known = nodeclaim, identify_node(nodeclaim, nodes, self.nodes.get(nodeclaim.node_name))
+            self._identities[nodeclaim.name] = known
+        return known[1]
 
     def _apply_pod(self, uid: str, pod: PodFact | None) -> None:
         before = self.pods.get(uid)
@@ -250,6 +257,7 @@ class ClusterFacts:
 
     def _apply_node(self, name: str, node: NodeFact | None) -> None:
         before = self.nodes.get(name)
+        self._identities.clear()
         if before is not None and before.provider_id:
             names = self._by_provider[before.provider_id]
             names.discard(name)
