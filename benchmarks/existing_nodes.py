@@ -29,7 +29,7 @@ from benchmarks.report import describe_machine
 from benchmarks.scale import DEPLOYMENT, process_usage, sandbox_plan
 from tenure.apis import labels
 from tenure.cli.demo.script import NAME
-from tenure.cli.exit_codes import exit_process
+from tenure.cli.exit_codes import CommandFailed, exit_process
 from tenure.cli.sandbox.environment import SandboxSession
 from tenure.cli.sandbox.worker_process import service_account
 from tenure.kube.client.resources import NODE_CLAIMS, NODE_POOLS, NODES
@@ -185,14 +185,18 @@ async def _write_copies(session: SandboxSession, nodes: int, pods: int) -> None:
 
 
 async def _wait_until_pods_ready(session: SandboxSession, pods: int) -> None:
-    """The node simulator reports the status of each pod. Meanwhile it uses all CPU."""
+    """The node simulator reports the status of each pod, and uses all CPU meanwhile. No worker runs."""
+    path = f"/apis/apps/v1/namespaces/default/deployments/{DEPLOYMENT}"
 
-    async def find_others() -> str:
-        deployment = await session.kube.request("GET", f"/apis/apps/v1/namespaces/default/deployments/{DEPLOYMENT}")
-        ready = deployment["status"].get("readyReplicas", 0)
-        return "" if ready == pods else f"{ready} of {pods} pods are Ready"
+    async def count_ready() -> int:
+        return int((await session.kube.request("GET", path))["status"].get("readyReplicas", 0))
 
-    await session.wait_until_resolved(find_others, what="all pods Ready", seconds=TIMEOUT + pods / 25)
+    deadline = time.monotonic() + TIMEOUT + pods / 25
+    while (ready := await count_ready()) != pods:
+        session.sandbox.check()
+        if time.monotonic() > deadline:
+            raise CommandFailed(f"{ready} of {pods} pods are Ready")
+        await asyncio.sleep(1)
 
 
 async def _write_claim(session: SandboxSession, claim: Object) -> str:

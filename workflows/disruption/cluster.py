@@ -95,8 +95,12 @@ class ClusterWorkflow(PausableCluster, IgnoresCancellation):
 
     @workflow.signal(description="From the watch: a change that may affect voluntary disruption")
     def cluster_changed(self, change: ClusterChanged) -> None:
-        if change.number > self._state.change_number:
-            self._update_state(change_number=change.number, has_changed=True)
+        """Another process that watches ends the backoff of failed passes."""
+        if change.number <= self._state.change_number:
+            return
+        if change.watch != self._state.watch:
+            self._update_state(watch=change.watch, faults=0, not_before=None)
+        self._update_state(change_number=change.number, has_changed=True)
 
     @workflow.signal(description="From a command: its replacements are created")
     def command_launched(self, launched: CommandLaunched) -> None:
@@ -139,9 +143,13 @@ class ClusterWorkflow(PausableCluster, IgnoresCancellation):
     async def _wait_for_change(self) -> None:
         """Sets no timer unless a time is due, so an idle cluster costs no history event."""
         next_pass_at = next_pass(self._state, workflow.now())
-        known = self._state.has_changed
+        known = self._state.has_changed, self._state.not_before
         await self._wakeup_timer.wait_until(
-            lambda: self._is_pass_due() or self._state.has_changed != known or is_continue_as_new_due(),
+            lambda: (
+                self._is_pass_due()
+                or (self._state.has_changed, self._state.not_before) != known
+                or is_continue_as_new_due()
+            ),
             next_pass_at,
             "the next pass",
         )

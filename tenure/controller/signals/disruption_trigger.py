@@ -46,6 +46,7 @@ class DisruptionTrigger:
         self._last_pass_seconds, self._min_interval, self._max_interval = last_pass_seconds, min_interval, max_interval
         self._interval = min_interval
         self._changed, self._deleted = asyncio.Event(), asyncio.Event()
+        self._watch = CLOCK.next_number()
         self._notified_changes, self._notified_at = -1, -max_interval
 
     def on_change(self, *, nodeclaims_deleted: bool = False) -> None:
@@ -73,7 +74,9 @@ class DisruptionTrigger:
             self._notified_changes, self._notified_at = self._cache.planner_changes.disruption_changes, time.monotonic()
             number = CLOCK.next_number()
             self._signal_queue.enqueue(
-                Signal(ids.cluster(self._cluster), SIGNAL, ClusterChanged(number=number), str(number))
+                Signal(
+                    ids.cluster(self._cluster), SIGNAL, ClusterChanged(number=number, watch=self._watch), str(number)
+                )
             )
 
     async def _wait_until_due(self) -> None:

@@ -95,6 +95,8 @@ class ClusterChanged(Message):
     """Signal to the Cluster workflow: a change in the cluster may affect voluntary disruption."""
 
     number: int = 0
+    watch: int = 0
+    """Differs for each process that watches. Earlier passes may have failed because their process was gone."""
 
 
 class PermitRevoked(Message):
@@ -179,6 +181,8 @@ class CommandRun(Message):
 class DisruptionState(Message):
     cluster: str
     change_number: int = 0
+    watch: int = 0
+    """Of the last signal."""
     has_changed: bool = False
     last: datetime | None = None
     next_pass_at: datetime | None = None

@@ -92,7 +92,7 @@ async def harness(clock: FakeClock) -> AsyncIterator[DisruptionTriggerHarness]:
 async def test_new_controller_signals_once(harness: DisruptionTriggerHarness) -> None:
     (first,) = harness.signal_queue.signals
     assert (first.workflow_id, first.name, first.start) == ("east/cluster", "cluster_changed", None)
-    assert isinstance(first.argument, ClusterChanged) and first.argument.number > 0
+    assert isinstance(first.argument, ClusterChanged) and first.argument.number > first.argument.watch > 0
     assert not await harness.triggers()
 
 

@@ -241,6 +241,23 @@ async def test_failed_planner_is_retried(host: WorkerHarness) -> None:
     await wait_until(lambda: blocked_by_contains(handle, ""))
 
 
+async def test_another_watch_ends_the_backoff_of_failed_passes(host: WorkerHarness) -> None:
+    host.disruption.faults["compute_disruption"] = [BadInput("the host is gone")] * 5
+    handle = await start_cluster(host)
+    await trigger_disruption(host, handle)
+    await wait_until_skipping_time(host, lambda: has_faults(handle, 5), seconds=10)
+    await trigger_disruption(host, handle)
+    await host.sleep(seconds=30)
+    assert not host.disruption.decide_requests
+    await handle.signal(ClusterWorkflow.cluster_changed, ClusterChanged(number=100, watch=1))
+    await host.sleep(seconds=1)
+    assert host.disruption.decide_requests and await has_faults(handle, 0)
+
+
+async def has_faults(handle: Cluster, count: int) -> bool:
+    return (await cluster_state(handle)).faults == count
+
+
 async def test_failed_pass_is_retried_without_change(host: WorkerHarness) -> None:
     await start_with_proposals(host, blocked="caches are too old")
     await wait_until_skipping_time(host, lambda: has_at_least_passes(host, 2), seconds=5)
