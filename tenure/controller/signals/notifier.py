@@ -205,7 +205,7 @@ class WorkflowNotifier:
                 observed,
                 _stored_digest(digest.observed),
                 start,
-                low_priority=is_routine and not self._signal_queue.last_digest(workflow_id),
+                low_priority=is_routine and not allow_restart and not self._signal_queue.last_digest(workflow_id),
             )
         )
 

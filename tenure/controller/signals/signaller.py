@@ -12,6 +12,7 @@ from itertools import count
 from typing import Final
 
 import structlog
+from aiolimiter import AsyncLimiter
 from temporalio.client import Client
 from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
@@ -26,6 +27,9 @@ log = structlog.get_logger(__name__)
 ENDPOINT: Final = "Temporal"
 UNREACHABLE: Final = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED)
 MAX_CONCURRENT_SIGNALS: Final = 16
+ROUTINE_BURST, ROUTINE_SECONDS = 100, 5.0
+"""At most so many routine signals in this time. A new host has one for each node, and each may cost a replay, which
+would delay the first plan."""
 _MIN_BACKOFF_SECONDS: Final = 0.2
 _MAX_BACKOFF_SECONDS: Final = 10.0
 _RPC_TIMEOUT: Final = timedelta(seconds=10)
@@ -98,6 +102,9 @@ class SignalQueue:
         self._busy: dict[str, Signal] = {}
         self._ready: asyncio.PriorityQueue[tuple[Urgency, int, str]] = asyncio.PriorityQueue()
         """Urgency, sequence number, key. A key may be listed twice after its urgency has risen."""
+        self._routine: asyncio.Queue[str] = asyncio.Queue()
+        """Keys of routine signals that are not ready yet."""
+        self._routine_limiter = AsyncLimiter(ROUTINE_BURST, ROUTINE_SECONDS)
         self._sequence = count()
         self._failures: dict[str, int] = {}
         """Consecutive failures by key."""
@@ -117,7 +124,10 @@ class SignalQueue:
         return True
 
     def _list(self, signal: Signal) -> None:
-        self._ready.put_nowait((signal.urgency, next(self._sequence), signal.key))
+        if signal.urgency is Urgency.ROUTINE:
+            self._routine.put_nowait(signal.key)
+        else:
+            self._ready.put_nowait((signal.urgency, next(self._sequence), signal.key))
 
     def discard(self, key: str) -> None:
         """Drop the waiting signal and the sent digest, since the object is gone. `key`: as in `Signal.key`."""
@@ -135,8 +145,15 @@ class SignalQueue:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._release_routine_signals())
             for _ in range(MAX_CONCURRENT_SIGNALS):
                 group.create_task(self._process_queue())
+
+    async def _release_routine_signals(self) -> None:
+        while True:
+            key = await self._routine.get()
+            await self._routine_limiter.acquire()
+            self._ready.put_nowait((Urgency.ROUTINE, next(self._sequence), key))
 
     async def _process_queue(self) -> None:
         """After a failure that concerns every signal, wait before the next one, which is again the most urgent."""

@@ -10,7 +10,14 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.controller.signals import signaller as module
-from tenure.controller.signals.signaller import MAX_CONCURRENT_SIGNALS, Signal, SignalQueue, Start
+from tenure.controller.signals.signaller import (
+    MAX_CONCURRENT_SIGNALS,
+    ROUTINE_BURST,
+    ROUTINE_SECONDS,
+    Signal,
+    SignalQueue,
+    Start,
+)
 from tenure.model.observations import ObservedNodePool
 from tests.support.fakes.event_loop import run_pending_tasks
 from tests.support.virtual_time import in_virtual_time
@@ -201,7 +208,7 @@ CLAIMS = 5000
 
 
 @in_virtual_time
-async def test_attempts_are_bounded_at_the_action_limit_and_then_follow_urgency() -> None:
+async def test_attempts_are_bounded_at_the_action_limit() -> None:
     temporal = LimitedTemporal()
     queue = SignalQueue(temporal.client, "demo")
     for number in range(CLAIMS):
@@ -214,15 +221,31 @@ async def test_attempts_are_bounded_at_the_action_limit_and_then_follow_urgency(
     queue.enqueue(signal(1, ids.provisioning("demo")))
     temporal.accepts, temporal.attempts = True, []
     await asyncio.sleep(60)
+    assert temporal.attempts[0] == ids.provisioning("demo")
+    urgent = [one for one in temporal.sent if isinstance(one.argument, ObservedNodePool) and one.argument.number % 2]
+    assert len(urgent) == CLAIMS / 2 + 1, "routine signals do not delay them"
+    await asyncio.sleep(CLAIMS / 2 / ROUTINE_BURST * ROUTINE_SECONDS)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert queue.is_idle and len(temporal.attempts) == CLAIMS + 1
+
+
+@in_virtual_time
+async def test_routine_signals_have_a_rate() -> None:
+    temporal = FakeTemporal()
+    queue = SignalQueue(temporal.client, "demo")
+    for number in range(3 * ROUTINE_BURST):
+        queue.enqueue(replace(signal(number, f"w{number}"), low_priority=True))
+    task = asyncio.create_task(queue.run())
+    await asyncio.sleep(0.1)
+    assert len(temporal.sent) <= ROUTINE_BURST + 2
+    queue.enqueue(signal(1, ids.provisioning("demo")))
+    await asyncio.sleep(0.1)
+    assert ids.provisioning("demo") in {one.workflow_id for one in temporal.sent}
+    await asyncio.sleep(2 * ROUTINE_SECONDS)
     assert queue.is_idle
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert temporal.attempts[0] == ids.provisioning("demo") and len(temporal.attempts) == CLAIMS + 1
-    numbers = [one.argument.number for one in temporal.sent[1:] if isinstance(one.argument, ObservedNodePool)]
-    routine_starts = next(at for at, number in enumerate(numbers) if number % 2 == 0)
-    late = [number for number in numbers[routine_starts:] if number % 2]
-    # Only signals that were rejected shortly before wait for the end of their own pause.
-    assert len(late) <= MAX_CONCURRENT_SIGNALS * (8 + 300 / 5)
 
 
 async def test_rejected_signal_does_not_delay_others(temporal: FakeTemporal, signal_queue: SignalQueue) -> None:
