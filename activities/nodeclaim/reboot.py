@@ -20,16 +20,17 @@ class RebootActivities:
 
     @activity.defn
     @map_faults
-    async def observe_reboot(self, request: RepairRequest) -> None:
-        """Remove the taint of a node that reports another boot ID."""
+    async def observe_reboot(self, request: RepairRequest) -> bool:
+        """Remove the taint of a node that reports another boot ID. Returns true."""
         await self._nodes.unmark_rebooting(request.node_name)
         message = f"{request.condition}: the instance rebooted, boot ID changed"
         await publish_event_on(self._events, "NodeClaim", request, "RebootObserved", message)
+        return True
 
     @activity.defn
     @map_faults
-    async def end_reboot(self, end: RebootEnd) -> None:
-        """Remove the taint, and set Rebooting to False. A cancelled reboot leaves no condition.
+    async def end_reboot(self, end: RebootEnd) -> bool:
+        """Remove the taint, and set Rebooting to False. A cancelled reboot leaves no condition. Returns true.
 
         An instance that did not reboot is as initialized as before.
         """
@@ -40,13 +41,14 @@ class RebootActivities:
             await self._nodes.unmark_rebooting(node.name)
             await withdraw_requests(self._ports, node.name)
         if claim is None or claim.metadata.is_deleting:
-            return
+            return True
         if node is not None and end.outcome != "succeeded":
             await self._restore_initialized(claim, node, before=request.reboot.boot_id if request.reboot else "")
         await self._claims.patch(claim.name, claim.uid, conditions=(_ended_condition(end),), now=utc_now())
         await self._claims.patch_annotations(claim.name, {labels.REBOOT_PRE_BOOT_ID: None}, uid=claim.uid)
         if end.outcome == "failed":
             await publish_event_on(self._events, "NodeClaim", claim, labels.REBOOT_FAILED, end.why)
+        return True
 
     async def _restore_initialized(self, claim: NodeClaim, node: NodeFact, *, before: str) -> None:
         condition = claim.condition(labels.INITIALIZED_CONDITION)

@@ -7,9 +7,8 @@ enters initialization.
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.nodeclaim.drain import DrainActivities
@@ -26,6 +25,7 @@ from workflows.activity_options import DRAIN, PATCH, drain_queue_options, execut
 from workflows.metrics import RebootOutcome, count_reboot_decision, time_reboot
 from workflows.nodeclaim_context import NodeClaimContext
 from workflows.phases.blocked_drain import wait_for_drain_change
+from workflows.phases.interruption import must_drain
 from workflows.phases.repair_step import build_request, execute_step, postpone_repair
 
 ISSUE_WITHIN: Final = timedelta(minutes=5)
@@ -123,48 +123,50 @@ async def _reboot_instance(context: NodeClaimContext, repair: Repair, reboot: Re
         context.update_state(health=issued)
     elif result.outcome == "gone":
         why = f"{repair.condition}: {result.why or 'there is no instance to reboot'}"
-        await _end_reboot(context, repair, "failed", why, "provider_error")
+        if not await _end_reboot(context, repair, "failed", why, "provider_error"):
+            return
         failed = policy.after_failure(context.state.health, repair, boot_id=reboot.boot_id, now=started_at)
         context.update_state(health=policy.with_reboot(failed, None))
-    else:
-        await _end_reboot(context, repair, "cancelled", result.why)
+    elif await _end_reboot(context, repair, "cancelled", result.why):
         context.update_state(health=policy.with_reboot(context.state.health, None))
         postpone_repair(context, result)
 
 
 async def end_reboot_step(context: NodeClaimContext, repair: Repair) -> None:
-    """Record that the instance rebooted, that this did not help in time, or that it is not necessary any more."""
+    """Record that the instance rebooted, that this did not help in time, or that it is not necessary any more. Nothing
+    changes if the node must be drained."""
     reboot = context.state.health.reboot
     if repair.do == "observe":
-        await workflow.execute_activity_method(
-            RebootActivities.observe_reboot,
-            build_request(context, repair),
-            **with_summary(PATCH, "remove the taint of the rebooted node"),
-        )
-        context.update_state(health=policy.with_reboot(context.state.health, reboot, observed=True))
+        options = with_summary(PATCH, "remove the taint of the rebooted node")
+        if await _execute_unless_drained(
+            context, RebootActivities.observe_reboot, build_request(context, repair), options
+        ):
+            context.update_state(health=policy.with_reboot(context.state.health, reboot, observed=True))
         return
     if repair.do == "cancel" or reboot is None:
-        await _end_reboot(context, repair, "cancelled", "the reboot is not necessary any more")
+        is_ended = await _end_reboot(context, repair, "cancelled", "the reboot is not necessary any more")
     elif reboot.issued:
         why = "the reboot did not help in time" if reboot.observed else "no reboot was observed"
-        await _end_reboot(context, repair, "failed", f"{repair.condition}: {why}", "recovery_timeout")
+        is_ended = await _end_reboot(context, repair, "failed", f"{repair.condition}: {why}", "recovery_timeout")
     else:
-        await _end_reboot(context, repair, "failed", f"{repair.condition}: pods could not be evicted in time")
-        failed = policy.after_failure(context.state.health, repair, boot_id=reboot.boot_id, now=context.now)
-        context.update_state(health=failed)
-    context.update_state(drain=None, health=policy.with_reboot(context.state.health, None))
+        why = f"{repair.condition}: pods could not be evicted in time"
+        is_ended = await _end_reboot(context, repair, "failed", why)
+        if is_ended:
+            failed = policy.after_failure(context.state.health, repair, boot_id=reboot.boot_id, now=context.now)
+            context.update_state(health=failed)
+    if is_ended:
+        context.update_state(drain=None, health=policy.with_reboot(context.state.health, None))
 
 
-async def end_recovered_reboot(context: NodeClaimContext, repair: Repair) -> None:
-    """End the reboot of a healthy node, if there is one."""
+async def end_recovered_reboot(context: NodeClaimContext, repair: Repair) -> bool:
+    """End the reboot of a healthy node, if there is one. False if the node must be drained."""
     reboot = context.state.health.reboot
     if reboot is None:
-        return
+        return True
     if reboot.observed:
-        await _end_reboot(context, repair, "succeeded", "", "succeeded")
-    else:
-        why = f"{repair.condition}: no reboot was observed, and the node is healthy"
-        await _end_reboot(context, repair, "failed", why, "recovery_timeout")
+        return await _end_reboot(context, repair, "succeeded", "", "succeeded")
+    why = f"{repair.condition}: no reboot was observed, and the node is healthy"
+    return await _end_reboot(context, repair, "failed", why, "recovery_timeout")
 
 
 async def _end_reboot(
@@ -173,12 +175,21 @@ async def _end_reboot(
     outcome: Literal["succeeded", "failed", "cancelled"],
     why: str,
     counted: RebootOutcome | None = None,
-) -> None:
-    """`counted`: the result in the metrics; None if the instance was not to be rebooted."""
+) -> bool:
+    """False if the node must be drained. `counted`: the result in the metrics; None if the instance was not to be
+    rebooted."""
     end = RebootEnd(repair=build_request(context, repair), outcome=outcome, why=why)
-    await workflow.execute_activity_method(
-        RebootActivities.end_reboot, end, **with_summary(PATCH, f"end the reboot: {outcome}")
-    )
+    options = with_summary(PATCH, f"end the reboot: {outcome}")
+    if not await _execute_unless_drained(context, RebootActivities.end_reboot, end, options):
+        return False
     reboot = context.state.health.reboot
     if reboot is not None and counted is not None:
         time_reboot(reboot, context.state.health.step_at, counted)
+    return True
+
+
+async def _execute_unless_drained(
+    context: NodeClaimContext, activity: Callable[..., Any], request: Any, options: Any
+) -> bool:
+    """Whether the activity ended. It is cancelled when the node must be drained."""
+    return bool(await execute_unless(activity, request, options, lambda: must_drain(context)))

@@ -23,7 +23,8 @@ async def repair_node(context: NodeClaimContext) -> bool:
         case "wait":
             return False
         case "recovered":
-            await end_recovered_reboot(context, repair)
+            if not await end_recovered_reboot(context, repair):
+                return False
             context.update_state(health=policy.after_recovery(context.state.health, context.now))
             message = f"the node is healthy again after {repair.condition}"
             context.publish_event("Repaired", message)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tenure.apis import labels
-from tenure.model.errors import Forbidden
+from tenure.model.errors import Forbidden, TryLater
 from tenure.model.node_health import RepairDue
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.signals import Pause, Resume
@@ -105,6 +105,23 @@ async def test_successful_reboot_keeps_node(fake: WorkerHarness) -> None:
     assert reason_of(claim, labels.INITIALIZED_CONDITION)[0] == "True"
     assert not claim["metadata"]["annotations"].get(labels.REBOOT_PRE_BOOT_ID)
     assert not has_rebooting_taint(fake)
+
+
+@pytest.mark.parametrize("step", ["observe_reboot", "end_reboot"])
+async def test_failing_end_of_a_reboot_does_not_delay_a_deletion(fake: WorkerHarness, step: str) -> None:
+    handle = await ready_nodeclaim(fake)
+    await make_unhealthy(fake, handle, rules=REBOOT_RULES)
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "rebooted for KernelReady=False"), minutes=1)
+    fake.nodes.faults["unmark_rebooting"] = [*([None] if step == "end_reboot" else []), *[TryLater("503")] * 10_000]
+    await make_healthy(fake, handle, rules=REBOOT_RULES, boot_id="boot-2")
+    await wait_until_skipping_time(fake, lambda: has_scheduled(handle, step), seconds=10)
+    await fake.claims.delete("a", "uid-a")
+    await fake.signal_observed(handle, **{**BUSY, "boot_id": "boot-2", "rules": REBOOT_RULES, "deleting": True})
+    assert (await handle.result()).reason == "Deleted"
+
+
+async def has_scheduled(handle: Handle, activity: str) -> bool:
+    return await count_scheduled(handle, activity) > 0
 
 
 def reason_of(claim: dict[str, Any], type_: str) -> tuple[str, str]:
