@@ -155,6 +155,9 @@ class ControllerSession:
         return await self._single_flight.run(f"plan/{request.plan_id}", lambda: self.provisioning.plan(request))
 
     async def compute_disruption(self, request: DisruptionDecisionRequest) -> DisruptionDecision:
+        """Pods that wait for the first plan of this process come first: a pass holds the planner for seconds."""
+        while self._is_planning_synced and self._warm_up_ends_at():  # noqa: ASYNC110 - it also ends by time
+            await asyncio.sleep(GATHER_SECONDS)
         key, controller = f"decide/{request.model_dump_json()}", self._disruption.controller
         return await self._single_flight.run(key, lambda: controller.compute_disruption(request))
 
@@ -219,7 +222,12 @@ class ControllerSession:
             policies=is_synced(LIFECYCLE_POLICIES, NODE_POOLS),
             drains=is_synced(POD_DISRUPTION_BUDGETS, VOLUME_ATTACHMENTS, PERSISTENT_VOLUMES),
             pauses=is_synced(NAMESPACES),
-            warm_up_until=self.provisioning.warm_up.ends_at(
-                self._now(), synced=is_synced(NODE_CLAIMS, NODES, PODS, NODE_POOLS)
-            ),
+            warm_up_until=self._warm_up_ends_at(),
         )
+
+    def _warm_up_ends_at(self) -> datetime | None:
+        return self.provisioning.warm_up.ends_at(self._now(), synced=self._is_planning_synced)
+
+    @property
+    def _is_planning_synced(self) -> bool:
+        return self.cluster.is_synced(NODE_CLAIMS, NODES, PODS, NODE_POOLS)

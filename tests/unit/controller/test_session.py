@@ -123,13 +123,15 @@ async def test_session_signals_workflows_and_plans(
         await wait_until(assert_signaled, seconds=20, poll_interval=0.05)
         assert session.cluster.stale_kinds(1.0) == [] and not session.cluster.is_disconnected()
         assert session.cluster.nominations.nominated_nodes() == ()
+        decisions = asyncio.create_task(session.compute_disruption(DisruptionDecisionRequest()))
+        await asyncio.sleep(2 * GATHER_SECONDS)
+        assert not decisions.done(), "the pod waits for its first plan"
         outcome = await session.plan(PlanRequest(plan_id="p"))
         assert not outcome.blocked and outcome.created == 1 == len(claims.found)
         assert session.cluster.nominations.nominated_nodes() != ()
         (root,) = recorder.spans
         assert root.key == key_of_pending_pods("p") and root.attributes["tenure.pod_names"] == ["default/waits"]
-        decision = await session.compute_disruption(DisruptionDecisionRequest())
-        assert not decision.blocked
+        assert not (await decisions).blocked
         preview = await session.preview_disruption(DisruptionPreviewRequest(cluster="demo"))
         assert preview.nodes == 2
     finally:
