@@ -72,8 +72,8 @@ class OrderedWorkflowRunner(WorkflowRunner):
         self._inner.prepare_workflow(defn)
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        """All instances share a payload converter, since each has its own validators. The details get copies of their
-        messages, which keep the whole activation in memory otherwise."""
+        """All instances share a payload converter, because each converter builds its own validators. The details get
+        copies of their messages, which otherwise keep the whole activation in memory."""
         converter = self._payload_converter = self._payload_converter or det.payload_converter_factory()
         info = replace(det.info, headers=_copy_messages(det.info.headers), raw_memo=_copy_messages(det.info.raw_memo))
         own = replace(
