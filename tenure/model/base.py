@@ -60,8 +60,8 @@ class SparseValue(Value):
         return copied
 
     def _drop_defaults(self) -> None:
-        defaults, required = self._defaults, object()
-        stored = {name: value for name, value in self.__dict__.items() if defaults.get(name, required) != value}
+        defaults, fields = self._defaults, self.__dict__.items()
+        stored = {name: value for name, value in fields if name not in defaults or defaults[name] != value}
         object.__setattr__(self, "__dict__", stored)
 
 

@@ -297,8 +297,7 @@ class BackoffTracker:
         return any(
             entry.pod_group in self._used_groups(claim, groups)
             for claim in nodes
-            if claim.name in entry.nodeclaims
-            or ((since := _schedulable_since(claim)) is not None and since > entry.last_unused_at)
+            if claim.name in entry.nodeclaims or ((since := _schedulable_since(claim)) and since > entry.last_unused_at)
         )
 
     async def _read_message(self, pod: PodFact) -> str:

@@ -4,6 +4,7 @@ from typing import Any
 
 from temporalio.client import WorkflowHandle
 
+from tenure.model.base import Message
 from tenure.model.garbage_collection import GarbageCollectorState
 from tenure.model.interruption.records import InterruptionState
 from tenure.model.workflow_states import ClusterWatchState, NodePoolState, ProvisioningState
@@ -23,46 +24,34 @@ ClusterWatch = WorkflowHandle[ClusterWatchWorkflow, None]
 
 
 async def start_provisioning(fake: WorkerHarness, **state_fields: Any) -> Provisioning:
-    return await fake.client.start_workflow(
-        ProvisioningWorkflow.run,
-        ProvisioningState(cluster=fake.cluster, **state_fields),
-        id=ids.provisioning(fake.cluster),
-        task_queue=ids.task_queue(fake.cluster),
-    )
+    state = ProvisioningState(cluster=fake.cluster, **state_fields)
+    return await _start(fake, ProvisioningWorkflow.run, state, ids.provisioning(fake.cluster))
 
 
 async def start_nodepool_workflow(fake: WorkerHarness, name: str = "default") -> NodePool:
     """The workflow waits for its first observation."""
-    return await fake.client.start_workflow(
-        NodePoolWorkflow.run,
-        NodePoolState(cluster=fake.cluster, name=name),
-        id=ids.nodepool(fake.cluster, name),
-        task_queue=ids.task_queue(fake.cluster),
-    )
+    state = NodePoolState(cluster=fake.cluster, name=name)
+    return await _start(fake, NodePoolWorkflow.run, state, ids.nodepool(fake.cluster, name))
 
 
 async def start_interruption(fake: WorkerHarness, queue: str = "demo") -> Interruption:
-    return await fake.client.start_workflow(
-        InterruptionWorkflow.run,
-        InterruptionState(cluster=fake.cluster, queue=queue),
-        id=ids.interruption(fake.cluster),
-        task_queue=ids.task_queue(fake.cluster),
-    )
+    state = InterruptionState(cluster=fake.cluster, queue=queue)
+    return await _start(fake, InterruptionWorkflow.run, state, ids.interruption(fake.cluster))
 
 
 async def start_garbage_collector(fake: WorkerHarness) -> Collector:
-    return await fake.client.start_workflow(
-        GarbageCollectorWorkflow.run,
-        GarbageCollectorState(cluster=fake.cluster),
-        id=ids.garbage_collection(fake.cluster),
-        task_queue=ids.task_queue(fake.cluster),
-    )
+    state = GarbageCollectorState(cluster=fake.cluster)
+    return await _start(fake, GarbageCollectorWorkflow.run, state, ids.garbage_collection(fake.cluster))
 
 
 async def start_cluster_watch(fake: WorkerHarness) -> ClusterWatch:
-    return await fake.client.start_workflow(
-        ClusterWatchWorkflow.run,
-        ClusterWatchState(cluster=fake.cluster),
-        id=ids.watch(fake.cluster),
-        task_queue=ids.task_queue(fake.cluster),
+    return await _start(
+        fake, ClusterWatchWorkflow.run, ClusterWatchState(cluster=fake.cluster), ids.watch(fake.cluster)
     )
+
+
+async def _start(fake: WorkerHarness, run: Any, state: Message, workflow_id: str) -> WorkflowHandle[Any, None]:
+    handle: WorkflowHandle[Any, None] = await fake.client.start_workflow(
+        run, state, id=workflow_id, task_queue=ids.task_queue(fake.cluster)
+    )
+    return handle

@@ -208,7 +208,7 @@ CLAIMS = 5000
 
 
 @in_virtual_time
-async def test_attempts_are_bounded_at_the_action_limit() -> None:
+async def test_attempts_are_bounded_at_the_action_limit_and_then_follow_urgency() -> None:
     temporal = LimitedTemporal()
     queue = SignalQueue(temporal.client, "demo")
     for number in range(CLAIMS):
@@ -228,6 +228,11 @@ async def test_attempts_are_bounded_at_the_action_limit() -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert queue.is_idle and len(temporal.attempts) == CLAIMS + 1
+    numbers = [one.argument.number for one in temporal.sent[1:] if isinstance(one.argument, ObservedNodePool)]
+    routine_starts = next(at for at, number in enumerate(numbers) if number % 2 == 0)
+    late = [number for number in numbers[routine_starts:] if number % 2]
+    # Only signals that were rejected shortly before wait for the end of their own pause.
+    assert len(late) <= MAX_CONCURRENT_SIGNALS * (8 + 300 / 5)
 
 
 @in_virtual_time
