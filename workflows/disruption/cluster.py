@@ -36,6 +36,7 @@ from tenure.model.operator_requests import PauseAnnotationRequest
 from tenure.policy.disruption.commands import (
     active_backoffs,
     cluster_blockers,
+    end_outage_backoffs,
     lost_commands,
     next_pass,
     next_timed_pass_at,
@@ -95,11 +96,12 @@ class ClusterWorkflow(PausableCluster, IgnoresCancellation):
 
     @workflow.signal(description="From the watch: a change that may affect voluntary disruption")
     def cluster_changed(self, change: ClusterChanged) -> None:
-        """Another process that watches ends the backoff of failed passes."""
+        """Another process that watches ends the backoff of failed passes, and of commands that failed by an outage."""
         if change.number <= self._state.change_number:
             return
         if change.watch != self._state.watch:
-            self._update_state(watch=change.watch, faults=0, not_before=None)
+            backoffs = end_outage_backoffs(self._state.backoffs, workflow.now())
+            self._update_state(watch=change.watch, faults=0, not_before=None, backoffs=backoffs)
         self._update_state(change_number=change.number, has_changed=True)
 
     @workflow.signal(description="From a command: its replacements are created")

@@ -51,6 +51,8 @@ class CommandBackoff(Message):
     times: int = 1
     until: datetime
     why: str = ""
+    outage: bool = False
+    """Whether an activity failed, e.g. because its worker was lost; another process that watches may succeed."""
 
 
 class DisruptionDecisionRequest(Message):

@@ -189,7 +189,8 @@ def record_command_result(
     first, longest = (STALE_FIRST, STALE_LONGEST) if over.ending == "stale" else (NODES_FIRST, NODES_LONGEST)
     pause = backoff(first, longest, times - 1) if grows else first
     until = max(now + pause, over.retain_until or now)
-    entry = CommandBackoff(claims=tuple(sorted(uids)), times=times, until=until, why=over.why)
+    outage = over.ending == "failed" and over.retain_until is None
+    entry = CommandBackoff(claims=tuple(sorted(uids)), times=times, until=until, why=over.why, outage=outage)
     return (*_remove_backoffs(backoffs, uids, ()), entry)
 
 
@@ -212,6 +213,11 @@ def _remove_backoffs(backoffs: CommandBackoffs, uids: set[str], pools: Iterable[
         if (one.claims and claims) or (not one.claims and one.pool not in pools):
             remaining.append(one.model_copy(update={"claims": claims}))
     return tuple(remaining)
+
+
+def end_outage_backoffs(backoffs: CommandBackoffs, now: datetime) -> CommandBackoffs:
+    """Backoffs after an outage end now; they still count for the next one."""
+    return tuple(one.model_copy(update={"until": min(now, one.until)}) if one.outage else one for one in backoffs)
 
 
 def prune_backoffs(backoffs: CommandBackoffs, now: datetime) -> CommandBackoffs:

@@ -29,6 +29,7 @@ from tenure.policy.disruption.commands import (
     candidates_without_permit,
     cluster_blockers,
     describe_unready_replacements,
+    end_outage_backoffs,
     explain_unpermitted,
     has_failed_replacements,
     is_check_due,
@@ -285,6 +286,15 @@ def test_backoffs_grow(ending: Ending, pools: tuple[str, ...], first: tuple[floa
 @pytest.mark.parametrize("ending", ["not permitted", "cancelled", "failed"])
 def test_endings_unrelated_to_the_nodes_do_not_lengthen_the_backoff(ending: Ending) -> None:
     assert backoff_durations(ending, 3, drifting("a")) == minutes(5, 5, 5)
+
+
+def test_backoff_after_an_outage_can_end_early() -> None:
+    failed = record_command_result((), drifting("a"), command_result("failed"), NOW)
+    both = record_command_result(failed, drifting("b"), command_result("held"), NOW)
+    ended = end_outage_backoffs(both, NOW)
+    assert [one.claims for one in active_backoffs(both, NOW)] == [("a",), ("b",)]
+    assert [one.claims for one in active_backoffs(ended, NOW)] == [("b",)]
+    assert [one.times for one in ended] == [one.times for one in both]
 
 
 def test_only_blocking_nodes_are_in_backoff() -> None:

@@ -11,6 +11,7 @@ import workflows.activity_options
 from tenure.apis.labels import DISRUPTION_REASON
 from tenure.model.disruption.commands import (
     ClusterChanged,
+    CommandBackoff,
     DisruptionDecision,
     DisruptionState,
     PermitRevoked,
@@ -252,6 +253,17 @@ async def test_another_watch_ends_the_backoff_of_failed_passes(host: WorkerHarne
     await handle.signal(ClusterWorkflow.cluster_changed, ClusterChanged(number=100, watch=1))
     await host.sleep(seconds=1)
     assert host.disruption.decide_requests and await has_faults(handle, 0)
+
+
+async def test_another_watch_ends_the_backoff_after_an_outage(host: WorkerHarness) -> None:
+    await start_permit_granter(host)
+    now = await host.now()
+    failed = CommandBackoff(claims=("a-uid",), until=now + timedelta(minutes=5), why="no worker", outage=True)
+    held = failed.model_copy(update={"claims": ("b-uid",), "outage": False})
+    handle = await start_cluster(host, DisruptionState(cluster=host.cluster, backoffs=(failed, held)))
+    await handle.signal(ClusterWorkflow.cluster_changed, ClusterChanged(number=1, watch=1))
+    await wait_until_skipping_time(host, lambda: has_at_least_passes(host, 1), seconds=10)
+    assert [one.claims for one in host.disruption.decide_requests[0].backoffs] == [("b-uid",)]
 
 
 async def has_faults(handle: Cluster, count: int) -> bool:
