@@ -5,6 +5,7 @@ running tasks before it exits. An invalid setting is a one-line error with exit 
 """
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -74,6 +75,7 @@ def main(args: Sequence[str] | None = None) -> int:
         settings = load(arguments)
         configure_logging(settings.log_level, settings.log_format)
         process.limit_arenas()
+        gc.freeze()  # Imported modules stay alive: full collections do not need to scan them.
         asyncio.run(run(settings))
     except (SettingsError, BadInput) as error:
         print(f"tenure: {error}", file=sys.stderr)

@@ -1,6 +1,7 @@
 """The child process of the planner: handles its parent's requests with a `ClusterState`."""
 
 import contextlib
+import gc
 import json
 import os
 import pickle
@@ -33,6 +34,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     os.nice(_NICE)
     log_as_json()
+    gc.freeze()  # Imported modules stay alive: full collections do not need to scan them.
     pipe = Connection(int(sys.argv[1]))
     serve_requests(pipe, ClusterState(pipe.recv()))
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from tenure.model.facts import PodFact
 from tenure.model.plan import PlannedNodeClaim
-from tenure.scheduling.instance_type_table import Amounts, Indices, Mask
+from tenure.scheduling.instance_type_table import Amounts, Indices
 from tenure.scheduling.nodeclaim_builder import (
     NodeClaimDraft,
     build_planned_nodeclaim,
@@ -16,7 +16,7 @@ from tenure.scheduling.nodeclaim_builder import (
 )
 from tenure.scheduling.nodepool_template import Offer, RejectionReason
 from tenure.scheduling.packing.limit_caps import NodeTypes, capacity_caps
-from tenure.scheduling.packing.nodes import NewNode, NodeArrays, NodeSlot
+from tenure.scheduling.packing.nodes import NodeArrays, NodeSlot
 
 
 class PlannedNodeClaims:
@@ -61,8 +61,10 @@ class PlannedNodeClaims:
         """The pods and types of a new node, cheapest type first."""
         new_node = self._node_arrays.new_nodes[number]
         slot = self._node_arrays.slots[new_node.slot]
-        rows = self._rows_within_limits(slot.offer, number) if slot.offer.has_limits else self._fitting_rows(number)
-        return NodeClaimDraft(slot.offer, slot.option, self._used_amounts(slot, number), rows)
+        used = self._used_amounts(slot, number)
+        has_limits = slot.offer.has_limits
+        rows = self._rows_within_limits(slot.offer, number) if has_limits else self._fitting_rows(number, used)
+        return NodeClaimDraft(slot.offer, slot.option, used, rows)
 
     def _build_shared(self, draft: NodeClaimDraft) -> tuple[PlannedNodeClaim, Amounts] | RejectionReason:
         """The NodeClaim, with the smallest DaemonSet overhead of any of its types (reference 2.9)."""
@@ -86,25 +88,25 @@ class PlannedNodeClaims:
         used = self._node_arrays.used_amounts(number)
         return used[[self._node_arrays.columns[key] for key in slot.offer.table.resources]]
 
-    def _fitting_rows(self, number: int) -> Indices:
+    def _fitting_rows(self, number: int, used: Amounts) -> Indices:
         """The types with room for the pods of a new node, cheapest first."""
         new_node = self._node_arrays.new_nodes[number]
         slot = self._node_arrays.slots[new_node.slot]
         rows = self._rows_by_price(new_node.slot)
-        return rows[self._fitting_types(slot, new_node, self._used_amounts(slot, number))[rows]]
-
-    def _fitting_types(self, slot: NodeSlot, new_node: NewNode, used: Amounts) -> Mask:
-        template = slot.offer.template
-        fitting: Mask = np.all(slot.option.headroom >= used, axis=1) & template.types_with_free_ports(new_node.ports)
-        return fitting if new_node.allowed_types is None else fitting & new_node.allowed_types
+        fitting = (slot.option.headroom[rows] >= used).all(axis=1)
+        if new_node.ports:
+            fitting &= slot.offer.template.types_with_free_ports(new_node.ports)[rows]
+        if new_node.allowed_types is not None:
+            fitting &= new_node.allowed_types[rows]
+        return rows[fitting]
 
     def _rows_within_limits(self, offer: Offer, number: int) -> Indices:
         """The fitting types that the limits leave room for on this node and all other new nodes of the NodePool."""
         if number not in self._limited_rows:
             nodes = {
-                other: NodeTypes(new_node.rows, self._fitting_rows(other))
+                other: NodeTypes(new_node.rows, self._fitting_rows(other, self._used_amounts(slot, other)))
                 for other, new_node in enumerate(self._node_arrays.new_nodes)
-                if self._node_arrays.slots[new_node.slot].offer is offer
+                if (slot := self._node_arrays.slots[new_node.slot]).offer is offer
             }
             caps = capacity_caps(offer, list(nodes.values()), self._max_types)
             self._limited_rows |= {other: types.rows_within(offer, caps) for other, types in nodes.items()}

@@ -371,4 +371,4 @@ def distribute_pods(fitting: Amounts, count: int, *, one_node: bool) -> Amounts:
             taken[best] = min(int(fitting[best]), count)
         return taken
     before = np.concatenate(([0], np.cumsum(np.minimum(fitting, count))[:-1]))
-    return np.asarray(np.clip(count - before, 0, fitting), dtype=np.int64)
+    return np.asarray(np.minimum(np.maximum(count - before, 0), fitting), dtype=np.int64)

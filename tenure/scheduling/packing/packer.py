@@ -360,6 +360,8 @@ class Packing:
         self, one: PodClass, alternative: ConstraintAlternative, variant: Variant, vector: Amounts, count: int
     ) -> int:
         """Place pods on existing and new nodes, in their order."""
+        if not self.node_arrays.count:
+            return 0
         fitting = self._pods_per_node(one, alternative, variant, vector)
         pods_by_node = distribute_pods(fitting, count, one_node=_starts_affinity_group(alternative.rules))
         used = np.flatnonzero(pods_by_node)
@@ -373,8 +375,6 @@ class Packing:
     ) -> Amounts:
         """How many such pods fit on each node."""
         node_arrays = self.node_arrays
-        if not node_arrays.count:
-            return np.zeros(0, dtype=np.int64)
         chosen = node_arrays.admitting(variant)
         if one.ports:
             chosen = node_arrays.with_free_ports(one.ports, chosen)

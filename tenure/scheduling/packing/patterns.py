@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tenure.scheduling.instance_type_table import Amounts, Indices, Prices
-from tenure.scheduling.packing.shadow_prices import solve_covering, undominated_rows
+from tenure.scheduling.packing.shadow_prices import CoveringProblem, solve_shadow_prices, undominated_rows
 
 
 def pods_per_row(headroom: Amounts, vector: Amounts) -> Amounts:
@@ -30,12 +30,12 @@ def pods_in_headroom(headroom: Amounts, vector: Amounts) -> int:
 
 MAX_SIZES: Final = 48
 """Column generation with more sizes takes too long."""
-_MAX_ROUNDS: Final = 40
-_MAX_LATER_ROUNDS: Final = 16
+_MAX_ROUNDS: Final = 32
+_MAX_LATER_ROUNDS: Final = 8
 """Used when patterns from an earlier solution for more pods are known."""
 _PATTERNS_PER_ROUND: Final = 12
 _TINY: Final = 1e-9
-_STEP_SHARE: Final = 0.1
+_STEP_SHARE: Final = 0.2
 """Share of a row's free capacity that is filled with pods of one size before the next size is chosen."""
 _MIN_NODES: Final = 1e-6
 _FINEST_STEP: Final = 1 / 8
@@ -113,14 +113,17 @@ def solve_patterns(
     if initial is None:
         return None
     rows, patterns = initial
+    master = MasterProblem(sizes, nodes)
+    master.add_patterns(prices[rows], patterns)
     for _ in range(_MAX_LATER_ROUNDS if known_patterns else _MAX_ROUNDS):
-        solution = _solve_master(prices, rows, patterns, sizes, nodes)
+        solution = master.solve()
         if solution is None:
             return None
         used, size_prices, node_price = solution
         new_rows, new_patterns = _find_improving_patterns(headroom, prices, sizes, size_prices, node_price)
         if not len(new_rows):
             break
+        master.add_patterns(prices[new_rows], new_patterns)
         rows, patterns = np.concatenate((rows, new_rows)), np.concatenate((patterns, new_patterns))
     counts, used_rows = np.zeros(every), cost_effective[rows[: len(used)]]
     np.add.at(counts, used_rows, used)
@@ -130,7 +133,8 @@ def solve_patterns(
 
 
 def _initial_patterns(headroom: Amounts, prices: Prices, sizes: Sizes) -> tuple[Indices, Amounts] | None:
-    """One pattern per size: the row with the lowest price per pod."""
+    """One pattern per size, of the row with the lowest price per pod, and one per row, filled at the prices of
+    divisible pods."""
     rows, patterns = [], np.zeros((len(sizes.counts), len(sizes.counts)), dtype=np.int64)
     for number, vector in enumerate(sizes.vectors):
         fits = np.minimum(np.maximum(pods_per_row(headroom, vector), 0), min(sizes.caps[number], sizes.counts[number]))
@@ -139,21 +143,36 @@ def _initial_patterns(headroom: Amounts, prices: Prices, sizes: Sizes) -> tuple[
         row = int(np.argmin(np.where(fits > 0, prices / np.maximum(fits, 1), np.inf)))
         patterns[number, number] = fits[row]
         rows.append(row)
-    return np.array(rows, dtype=np.intp), patterns
+    found = np.array(rows, dtype=np.intp)
+    divisible = solve_shadow_prices(headroom, prices, sizes.counts @ sizes.vectors)
+    if divisible is None:
+        return found, patterns
+    size_prices = sizes.vectors @ divisible.resource_prices
+    filled = fill_rows(sizes, headroom, np.minimum(sizes.caps, sizes.counts), size_prices)
+    return np.concatenate((found, np.arange(len(headroom)))), np.concatenate((patterns, filled))
 
 
-def _solve_master(
-    prices: Prices, rows: Indices, patterns: Amounts, sizes: Sizes, nodes: int
-) -> tuple[Prices, Prices, float] | None:
-    """The number of nodes of each pattern, the price of each size and the price of a node."""
-    scale = np.maximum(sizes.counts, 1).astype(np.float64)
-    pods = np.minimum(patterns, sizes.counts)
-    matrix = np.column_stack((pods / scale, np.full(len(rows), 1.0 / max(nodes, 1))))
-    solved = solve_covering(prices[rows], matrix, np.append(sizes.counts > 0, nodes > 0).astype(np.float64))
-    if solved is None:
-        return None
-    used, duals = solved
-    return used, np.maximum(duals[:-1], 0) / scale, max(0.0, float(duals[-1])) / max(nodes, 1)
+class MasterProblem:
+    """The cheapest mix of the patterns so far, with at least `nodes` nodes."""
+
+    def __init__(self, sizes: Sizes, nodes: int) -> None:
+        self._counts, self._nodes = sizes.counts, max(nodes, 1)
+        self._scale = np.maximum(sizes.counts, 1).astype(np.float64)
+        self._problem = CoveringProblem(np.append(sizes.counts > 0, nodes > 0).astype(np.float64))
+
+    def add_patterns(self, prices: Prices, patterns: Amounts) -> None:
+        pods = np.minimum(patterns, self._counts)
+        self._problem.add_columns(
+            prices, np.column_stack((pods / self._scale, np.full(len(prices), 1.0 / self._nodes)))
+        )
+
+    def solve(self) -> tuple[Prices, Prices, float] | None:
+        """The number of nodes of each pattern, the price of each size and the price of a node."""
+        solved = self._problem.solve()
+        if solved is None:
+            return None
+        used, duals = solved
+        return used, np.maximum(duals[:-1], 0) / self._scale, max(0.0, float(duals[-1])) / self._nodes
 
 
 def _find_improving_patterns(
@@ -196,10 +215,18 @@ def undominated_types(headroom: Amounts, prices: Prices) -> Indices:
 def group_sizes(vectors: Amounts, counts: Amounts) -> tuple[Indices, Amounts]:
     """The group of each vector, and the average vector of each group. A group has equal pods, or similar pods if there
     are more than MAX_SIZES sizes. `counts` must be positive."""
-    described, step = vectors.astype(np.float64), _FINEST_STEP
-    while len(np.unique(described, axis=0)) > MAX_SIZES:
-        described, step = np.round(np.log2(np.maximum(vectors, 1)) / step), step * _STEP_GROWTH
-    groups = np.asarray(np.unique(described, axis=0, return_inverse=True)[1].reshape(-1), dtype=np.intp)
-    amounts = np.zeros((len(np.unique(groups)), vectors.shape[1]))
+    groups, count = _number_rows(vectors)
+    doublings, step = np.log2(np.maximum(vectors, 1)), _FINEST_STEP
+    while count > MAX_SIZES:
+        groups, count = _number_rows(np.round(doublings / step).astype(np.int16))
+        step *= _STEP_GROWTH
+    amounts = np.zeros((count, vectors.shape[1]))
     np.add.at(amounts, groups, vectors * counts[:, None])
     return groups, np.ceil(amounts / np.bincount(groups, counts)[:, None]).astype(np.int64)
+
+
+def _number_rows(rows: Amounts) -> tuple[Indices, int]:
+    """The same number for equal rows, and how many different rows there are. Comparing rows as bytes is fast."""
+    data = np.ascontiguousarray(rows)
+    unique, numbers = np.unique(data.view(f"V{data.shape[1] * data.itemsize}").reshape(-1), return_inverse=True)
+    return np.asarray(numbers.reshape(-1), dtype=np.intp), len(unique)

@@ -27,7 +27,7 @@ from tenure.scheduling.packing.packer import Packing, unscheduled_pod
 from tenure.scheduling.packing.pod_classes import (
     PodClass,
     build_pod_classes,
-    max_amount_per_node,
+    max_pods_per_node,
     merge_equal_shapes,
     min_node_count,
     number_sizes,
@@ -256,13 +256,16 @@ def create_packing(
     for one in classes:
         one.launchable = _can_launch_for(one, offers, headroom_by_option)
     launchable = [one for one in classes if one.launchable]
-    demand = sum((node_arrays.to_vector(one.requests) * len(one.pods) for one in launchable), node_arrays.to_vector({}))
+    vectors = np.array([node_arrays.to_vector(one.requests) for one in launchable], dtype=np.int64)
+    vectors = vectors.reshape(len(launchable), len(node_arrays.resources))
+    counts, caps = np.array([len(one.pods) for one in launchable], dtype=np.int64), max_pods_per_node(launchable)
+    sized = len(launchable) if options.use_patterns else 0
     valuation = CapacityValuation(
         node_arrays.resources,
-        demand,
-        granularity=np.array([pod_granularity(launchable, key) for key in node_arrays.resources], dtype=np.int64),
-        max_per_node=np.array([max_amount_per_node(launchable, key) for key in node_arrays.resources], dtype=np.int64),
-        sizes=number_sizes(launchable if options.use_patterns else (), node_arrays.resources),
+        counts @ vectors,
+        granularity=pod_granularity(vectors, counts),
+        max_per_node=caps @ vectors,
+        sizes=number_sizes(launchable[:sized], vectors[:sized], caps[:sized]),
         least_nodes=min_node_count(launchable),
         node_cost=pass_settings.node_cost + options.extra_node_cost,
     )

@@ -11,6 +11,7 @@ import numpy as np
 
 from tenure.apis.resources import CPU, MEMORY
 from tenure.model.facts import HostPort, PodFact, Taint
+from tenure.scheduling.instance_type_table import Amounts
 from tenure.scheduling.packing.patterns import Sizes
 from tenure.scheduling.packing.pod_requirements import NO_VOLUME_TERMS, PodShape, VolumeTerms
 from tenure.scheduling.packing.topology import UNLIMITED, TopologyGroup, new_node_cap
@@ -106,43 +107,41 @@ def min_node_count(classes: Sequence[PodClass]) -> int:
     return max(nodes_by_group.values(), default=0)
 
 
-def pod_granularity(classes: Sequence[PodClass], resource: str) -> int:
-    """The amount by which pods can fill the rest of a node: 1/50 of the demand is in requests of at most this size.
+def pod_granularity(vectors: Amounts, counts: Amounts) -> Amounts:
+    """The amount of each resource by which pods can fill the rest of a node: 1/50 of the demand is in requests of at
+    most this size. Capacity of a node beyond a multiple of it stays unused.
 
-    Capacity of a node beyond a multiple of it stays unused.
+    `vectors`: the requests of each class; `counts`: its pods.
     """
-    amounts = sorted((amount, len(one.pods) * amount) for one in classes if (amount := one.requests.get(resource, 0)))
-    total_amount, so_far = sum(total for _, total in amounts), 0
-    for amount, total in amounts:
-        so_far += total
-        if so_far * 50 >= total_amount:
-            return amount
-    return 0
+    if not len(vectors):
+        return np.zeros(vectors.shape[1], dtype=np.int64)
+    order = np.argsort(vectors, axis=0)
+    amounts = np.take_along_axis(vectors, order, axis=0)
+    so_far = np.cumsum(amounts * counts[order], axis=0)
+    first = np.argmax(so_far * 50 >= so_far[-1], axis=0)
+    return np.asarray(amounts[first, np.arange(vectors.shape[1])], dtype=np.int64)
 
 
-def max_amount_per_node(classes: Sequence[PodClass], resource: str) -> int:
-    """The most that pods can request of one node, since rules limit the pods of a class per node."""
-    return sum(
-        one.requests.get(resource, 0) * min(len(one.pods), new_node_cap(one.alternatives[0].rules) or len(one.pods))
-        for one in classes
+def max_pods_per_node(classes: Sequence[PodClass]) -> Amounts:
+    """For each class, the most of its pods that rules allow on a new node."""
+    return np.array(
+        [min(len(one.pods), new_node_cap(one.alternatives[0].rules) or len(one.pods)) for one in classes],
+        dtype=np.int64,
     )
 
 
-def number_sizes(classes: Sequence[PodClass], resources: Sequence[str]) -> Sizes:
-    """The distinct requests of these classes. Sets `size` of each class."""
-    known: dict[tuple[int, ...], int] = {}
-    counts, caps = list[int](), list[int]()
-    for one in classes:
-        vector = tuple(one.requests.get(key, 0) for key in resources)
-        one.size = known.setdefault(vector, len(known))
-        if one.size == len(counts):
-            counts.append(0)
-            caps.append(0)
-        counts[one.size] += len(one.pods)
-        caps[one.size] += min(len(one.pods), new_node_cap(one.alternatives[0].rules) or len(one.pods))
-    shape = (len(known), len(resources))
-    vectors = np.array(list(known), dtype=np.int64).reshape(shape)
-    return Sizes(vectors, np.array(counts, dtype=np.int64), np.array(caps, dtype=np.int64))
+def number_sizes(classes: Sequence[PodClass], vectors: Amounts, caps: Amounts) -> Sizes:
+    """The distinct requests of these classes. Sets `size` of each class. `caps`: the most pods of each class on a
+    node."""
+    known: dict[bytes, int] = {}
+    for one, vector in zip(classes, vectors, strict=True):
+        one.size = known.setdefault(vector.tobytes(), len(known))
+    counts, most = np.zeros(len(known), dtype=np.int64), np.zeros(len(known), dtype=np.int64)
+    sizes = np.array([one.size for one in classes], dtype=np.intp)
+    np.add.at(counts, sizes, [len(one.pods) for one in classes])
+    np.add.at(most, sizes, caps)
+    distinct = np.array([np.frombuffer(one, dtype=np.int64) for one in known], dtype=np.int64)
+    return Sizes(distinct.reshape(len(known), vectors.shape[1]), counts, most)
 
 
 def _queue_order(one: PodClass) -> tuple[int, bool, int, int, datetime, str]:

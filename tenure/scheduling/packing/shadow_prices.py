@@ -34,7 +34,9 @@ def solve_shadow_prices(headroom: Amounts, prices: Prices, demand: Amounts, *, n
     requested = np.flatnonzero(demand)
     scale = np.maximum(demand[requested], 1).astype(np.float64)
     matrix = np.column_stack((headroom[:, requested] / scale, np.full(len(headroom), 1.0 / max(nodes, 1))))
-    solved = solve_covering(prices, matrix, np.concatenate((np.ones(len(requested)), [1.0 if nodes else 0.0])))
+    problem = CoveringProblem(np.concatenate((np.ones(len(requested)), [1.0 if nodes else 0.0])))
+    problem.add_columns(prices, matrix)
+    solved = problem.solve()
     if solved is None:
         return None
     counts, duals = solved
@@ -43,44 +45,52 @@ def solve_shadow_prices(headroom: Amounts, prices: Prices, demand: Amounts, *, n
     return ShadowPrices(resource_prices, max(0.0, duals[-1]) / max(nodes, 1), np.ceil(counts - _ROUNDING_TOLERANCE))
 
 
-def solve_covering(prices: Prices, matrix: Prices, least: Prices) -> tuple[Prices, Prices] | None:
-    """The amounts x ≥ 0 with transpose(`matrix`) · x ≥ `least` at the lowest cost, and the duals. None if the solver
-    finds no optimal solution."""
-    columns, rows = matrix.shape
-    solver = highspy.Highs()  # type: ignore[no-untyped-call]
-    solver.setOptionValue("output_flag", False)
-    solver.setOptionValue("threads", 1)
-    # Arrays instead of a HighsLp, which converts them number by number.
-    solver.passModel(
-        columns,
-        rows,
-        matrix.size,
-        int(highspy.MatrixFormat.kColwise),
-        int(highspy.ObjSense.kMinimize),
-        0.0,
-        prices,
-        np.zeros(columns),
-        np.full(columns, highspy.kHighsInf),
-        least,
-        np.full(rows, highspy.kHighsInf),
-        np.arange(0, matrix.size, rows),
-        np.tile(np.arange(rows), columns),
-        matrix.reshape(-1),
-        np.full(columns, int(highspy.HighsVarType.kContinuous)),
-    )
-    solver.run()
-    if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-        return None
-    found = solver.getSolution()
-    return np.array(found.col_value), np.array(found.row_dual)
+class CoveringProblem:
+    """Amounts x ≥ 0 of columns with transpose(columns) · x ≥ `least`, at the lowest cost.
+
+    A solution after `add_columns` starts from the previous one.
+    """
+
+    def __init__(self, least: Prices) -> None:
+        self._row_count = len(least)
+        self._solver = highspy.Highs()  # type: ignore[no-untyped-call]
+        self._solver.setOptionValue("output_flag", False)
+        self._solver.setOptionValue("threads", 1)
+        no_indices = np.zeros(0, dtype=np.int32)
+        empty_rows = np.zeros(self._row_count, dtype=np.int32)
+        infinite = np.full(self._row_count, highspy.kHighsInf)
+        self._solver.addRows(self._row_count, least, infinite, 0, empty_rows, no_indices, np.zeros(0))
+
+    def add_columns(self, prices: Prices, matrix: Prices) -> None:
+        """`matrix`: the coefficients, one row per column of the problem."""
+        count = len(prices)
+        self._solver.addCols(
+            count,
+            prices,
+            np.zeros(count),
+            np.full(count, highspy.kHighsInf),
+            matrix.size,
+            np.arange(0, matrix.size, self._row_count, dtype=np.int32),
+            np.tile(np.arange(self._row_count, dtype=np.int32), count),
+            matrix.reshape(-1),
+        )
+
+    def solve(self) -> tuple[Prices, Prices] | None:
+        """The amounts and the duals. None if the solver finds no optimal solution."""
+        self._solver.run()
+        if self._solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return None
+        found = self._solver.getSolution()
+        return np.array(found.col_value), np.array(found.row_dual)
 
 
 def undominated_rows(offered: Amounts | Prices, order: Indices) -> Indices:
     """The rows, in this order, for which no earlier selected row offers at least as much of everything."""
     selected: list[int] = []
-    for row in order:
-        if not selected or not (offered[selected] >= offered[row]).all(axis=1).any():
-            selected.append(int(row))
+    while len(order):
+        first, order = int(order[0]), order[1:]
+        selected.append(first)
+        order = order[~(offered[order] <= offered[first]).all(axis=1)]
     return np.array(selected, dtype=np.intp)
 
 

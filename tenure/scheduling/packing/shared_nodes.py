@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from tenure.scheduling.instance_type_table import Amounts, Indices, Prices
+from tenure.scheduling.instance_type_table import Amounts, Indices, Mask, Prices
 from tenure.scheduling.packing.instance_selection import InstanceSelector
 from tenure.scheduling.packing.node_requests import InstanceChoice, NodeRequest, OfferSet
 from tenure.scheduling.packing.nodes import NodeArrays
@@ -43,8 +43,13 @@ class PodMixer:
 
     def group_pods(self, headroom: Amounts) -> None:
         """Group the pods that fit any row by their size."""
-        fits = np.any(np.all(self._vectors[:, None, :] <= headroom, axis=2), axis=1)
-        pending = np.flatnonzero(fits & (self.remaining > 0))
+        misfits = np.flatnonzero(self.remaining)
+        for row in headroom[np.argsort(-headroom.sum(axis=1), kind="stable")]:
+            # The first rows fit most pods.
+            misfits = misfits[(self._vectors[misfits] > row).any(axis=1)]
+            if not len(misfits):
+                break
+        pending = np.setdiff1d(np.flatnonzero(self.remaining), misfits, assume_unique=True)
         self._groups[:], self._known_patterns = -1, None
         self._groups[pending], self._group_vectors = group_sizes(self._vectors[pending], self.remaining[pending])
 
@@ -105,19 +110,25 @@ class PodMixer:
             among = among[group_budgets[self._groups[among]] > 0]
         among = self._fitting_classes(among, free, taken)
         among = among[:: 1 + len(among) // _MAX_CANDIDATE_CLASSES]
-        values = self._vectors[among] * resource_prices
+        vectors, groups = self._vectors[among], self._groups[among]
+        values = vectors * resource_prices
         squares = (values * values).sum(axis=1)
         while len(among):
-            best = int(among[np.argmin(squares - 2.0 * (values @ (free * resource_prices)))])
+            number = int(np.argmin(squares - 2.0 * (values @ (free * resource_prices))))
+            best = int(among[number])
             taken[best] = taken.get(best, 0) + 1
-            free -= self._vectors[best]
-            fitting = (self._vectors[among] <= free).all(axis=1)
+            free -= vectors[number]
+            fitting: Mask = np.all(vectors <= free, axis=1)
             if group_budgets is not None:
-                group_budgets[self._groups[best]] -= 1
-                fitting &= group_budgets[self._groups[among]] > 0
+                group = groups[number]
+                group_budgets[group] -= 1
+                if not group_budgets[group]:
+                    fitting &= groups != group
             if taken[best] >= self.remaining[best]:
-                fitting &= among != best
-            among, values, squares = among[fitting], values[fitting], squares[fitting]
+                fitting[number] = False
+            if not fitting.all():
+                among, vectors, groups = among[fitting], vectors[fitting], groups[fitting]
+                values, squares = values[fitting], squares[fitting]
 
     def _fitting_classes(self, among: Indices, free: Amounts, taken: Recipe) -> Indices:
         among = among[(self._vectors[among] <= free).all(axis=1)]

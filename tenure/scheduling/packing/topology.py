@@ -279,32 +279,34 @@ class Domains:
     def _emptiest_domain(
         self, allowed: Iterable[str], taken: Mapping[str, int], spreads: Iterable[SpreadRule], most: int
     ) -> str | None:
+        highest = [(spread, self._highest_count(spread, taken)) for spread in spreads]
         fitting = [
             name
             for name in allowed
             if taken[name] < min(most, self.headroom.get(name, most))
-            and all(self._is_within_skew(s, name, taken) for s in spreads)
+            and all(_count_in(spread, name, taken) <= count for spread, count in highest)
         ]
-        first = next(iter(spreads))
+        first = highest[0][0]
 
         def order(name: str) -> tuple[int, bool]:
             """Of equally empty domains, one with room on its nodes comes first."""
-            count = first.group.domain_count(name) + taken[name] * first.counts_itself
-            return count, taken[name] >= self.fitting_pods.get(name, 0)
+            return _count_in(first, name, taken), taken[name] >= self.fitting_pods.get(name, 0)
 
         return min(fitting, key=order, default=None)
 
-    def _is_within_skew(self, spread: SpreadRule, name: str, taken: Mapping[str, int]) -> bool:
-        def count_in(domain: str) -> int:
-            return spread.group.domain_count(domain) + (taken.get(domain, 0) if spread.counts_itself else 0)
-
-        counted_domains = self._counted_domains(spread)
-        least = min(map(count_in, counted_domains), default=0) if len(counted_domains) >= spread.min_domains else 0
-        return count_in(name) + spread.counts_itself - least <= spread.max_skew
+    def _highest_count(self, spread: SpreadRule, taken: Mapping[str, int]) -> int:
+        """The highest count of a domain that may get another pod."""
+        domains = self._counted_domains(spread)
+        counts = [_count_in(spread, name, taken) for name in domains] if len(domains) >= spread.min_domains else [0]
+        return min(counts, default=0) + spread.max_skew - spread.counts_itself
 
     def _emptiest_first_order(self, name: str) -> tuple[int, int]:
         spread = next(rule for rule in self.rules if isinstance(rule, SpreadRule))
         return spread.group.domain_count(name), self.order.index(name)
+
+
+def _count_in(spread: SpreadRule, name: str, taken: Mapping[str, int]) -> int:
+    return spread.group.domain_count(name) + (taken.get(name, 0) if spread.counts_itself else 0)
 
 
 def hostname_caps(rules: Iterable[Rule], node_count: int) -> Amounts | None:

@@ -9,12 +9,12 @@ import numpy as np
 
 from tenure.apis.labels import CAPACITY_TYPE, ZONE, ZONE_ID
 from tenure.model.facts import Toleration
-from tenure.model.requirements import Requirement, Requirements
+from tenure.model.requirements import Requirements
 from tenure.scheduling.instance_type_table import Mask
 from tenure.scheduling.nodepool_template import Offer, Option
-from tenure.scheduling.packing.nodes import NodeArrays
+from tenure.scheduling.packing.nodes import NodeArrays, NodeSlot
 from tenure.scheduling.packing.pod_requirements import pin_label
-from tenure.scheduling.packing.topology import Rule, SpreadRule, TopologyGroup
+from tenure.scheduling.packing.topology import NodeFilter, Rule, SpreadRule, TopologyGroup
 from tenure.scheduling.pods import Variant
 from tenure.scheduling.taints import first_untolerated
 
@@ -32,6 +32,7 @@ class Universe:
     """Known labels of nodes that other commands launch."""
     _usable_domains: dict[tuple[Variant, str], list[str]] = field(default_factory=dict)
     _counted_nodes: dict[TopologyGroup, Mask] = field(default_factory=dict)
+    _counted_slots: dict[tuple[TopologyGroup, NodeSlot], bool] = field(default_factory=dict)
     _counted_domains: dict[SpreadRule, tuple[str, ...]] = field(default_factory=dict)
     _offered_daemons: dict[SpreadRule, set[int]] = field(default_factory=dict)
     _values_by_option: dict[tuple[Option, str], set[str]] = field(default_factory=dict)
@@ -75,7 +76,7 @@ class Universe:
         if slot is None:
             return {}
         row, found = self.node_arrays.new_node_at(node_index).rows[0], list[tuple[float, str, Variant]]()
-        for name in _offered_values(slot.offer, slot.option.requirements.get(key), slot.option, key):
+        for name in self._offered_values(slot.offer, slot.option, key):
             pinned = pin_label(_ANY_POD, key, name)
             following = self.node_arrays.slot_after_join(node_index, pinned)
             if following is not None and following.option.types[row]:
@@ -131,19 +132,17 @@ class Universe:
     def is_counted(self, group: TopologyGroup, node_index: int) -> bool:
         """Whether pods on this node are counted, by nodeAffinityPolicy and nodeTaintsPolicy."""
         nodes, slot = group.topology_index.nodes, self.node_arrays.slot_at(node_index)
-        if slot is None:
-            counted_nodes = self._counted_nodes.get(group)
-            if counted_nodes is None:
-                counted_nodes = self._counted_nodes[group] = self.node_arrays.existing_nodes.matching(
-                    nodes.alternatives, nodes.tolerations
-                )
-            return bool(counted_nodes[node_index])
-        if nodes.alternatives and not any(slot.option.requirements.is_compatible(one) for one in nodes.alternatives):
-            return False
-        taints = slot.offer.template.pool.taints
-        return (
-            nodes.tolerations is None or first_untolerated(nodes.tolerations, taints, tolerate_preferences=True) is None
-        )
+        if slot is not None:
+            known = self._counted_slots.get((group, slot))
+            if known is None:
+                known = self._counted_slots[group, slot] = _is_slot_counted(nodes, slot)
+            return known
+        counted_nodes = self._counted_nodes.get(group)
+        if counted_nodes is None:
+            counted_nodes = self._counted_nodes[group] = self.node_arrays.existing_nodes.matching(
+                nodes.alternatives, nodes.tolerations
+            )
+        return bool(counted_nodes[node_index])
 
     def _existing_domains(self, key: str) -> set[str]:
         node_indexes = self.node_arrays.existing_nodes.present
@@ -155,12 +154,14 @@ class Universe:
         found: set[str] = set()
         for offer in self.offers:
             for option in offer.launchable_options(variant):
-                values = self._values_by_option.get((option, key))
-                if values is None:
-                    values = _offered_values(offer, option.requirements.get(key), option, key)
-                    self._values_by_option[option, key] = values
-                found |= values
+                found |= self._offered_values(offer, option, key)
         return found
+
+    def _offered_values(self, offer: Offer, option: Option, key: str) -> set[str]:
+        known = self._values_by_option.get((option, key))
+        if known is None:
+            known = self._values_by_option[option, key] = _offered_values(offer, option, key)
+        return known
 
     def _cheapest_price(self, variant: Variant, key: str, value: str) -> float:
         prices = [
@@ -171,14 +172,23 @@ class Universe:
         return min(prices, default=float("inf"))
 
 
+def _is_slot_counted(nodes: NodeFilter, slot: NodeSlot) -> bool:
+    if nodes.alternatives and not any(slot.option.requirements.is_compatible(one) for one in nodes.alternatives):
+        return False
+    return (
+        nodes.tolerations is None
+        or first_untolerated(nodes.tolerations, slot.offer.template.pool.taints, tolerate_preferences=True) is None
+    )
+
+
 def filter_requested(values: Iterable[str], variant: Variant, key: str) -> list[str]:
     """The values of a label that such pods allow."""
     requirement = variant.requirements.get(key)
     return [value for value in values if requirement is None or requirement.has(value)]
 
 
-def _offered_values(offer: Offer, requirement: Requirement | None, option: Option, key: str) -> set[str]:
-    table = offer.table
+def _offered_values(offer: Offer, option: Option, key: str) -> set[str]:
+    table, requirement = offer.table, option.requirements.get(key)
     if key in (ZONE, ZONE_ID, CAPACITY_TYPE):
         column = {ZONE: table.zones, ZONE_ID: table.zone_ids, CAPACITY_TYPE: table.capacity_types}[key]
         return set(column[option.offerings])

@@ -1,5 +1,6 @@
 """Pod classes: grouping, order, and constraint alternatives in the order in which preferences are dropped."""
 
+import numpy as np
 import pytest
 
 from tenure.model.facts import PodFact, PreferredTerm
@@ -72,9 +73,8 @@ def test_higher_priority_precedes_larger_pod() -> None:
 
 
 def test_granularity_is_the_size_of_the_relevant_small_pods() -> None:
-    load = [*(pod(cpu=4) for _ in range(10)), *(pod(cpu=0.5) for _ in range(4)), pod(cpu=0.1)]
-    found = build_pod_classes([(build_pod_shape(one), one) for one in load], TopologyGroups(), RESPECT)
-    assert (pod_granularity(found, "cpu"), pod_granularity(found, "nvidia.com/gpu")) == (500, 0)
+    vectors = np.array([[4_000, 0], [500, 0], [100, 0]])
+    assert pod_granularity(vectors, np.array([10, 4, 1])).tolist() == [500, 0]
 
 
 def test_preferences_are_dropped_by_weight_after_all_alternatives() -> None:
