@@ -5,7 +5,8 @@ exact. Only after `scale_up_and_revert` is it open how many nodes were launched 
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from itertools import cycle, islice
 
 from tenure.kube.client.resources import NODE_CLAIMS, NODES
@@ -60,14 +61,20 @@ class ChurnScope:
         await self._wait_until_settled()
 
     async def drift_nodes(self) -> None:
-        """The NodePool's template changes: every node is replaced once."""
+        """The NodePool's template changes: every node is replaced once. The deadline applies to each, since the default
+        budget replaces one node at a time."""
         self._generation += 1
         old = object_names(await self.scope.nodeclaims())
         template = {"metadata": {"labels": {"tests.tenure.sh/generation": str(self._generation)}}}
         await self.scope.product.patch(self.scope.pool_path, {"spec": {"template": template}})
         self.min_launches += len(old)
-        await wait_until(lambda: self.scope.assert_nodeclaims_deleted(old), seconds=TIMEOUT_SECONDS)
+        for number in reversed(range(len(old))):
+            await wait_until(partial(self._assert_at_most, number, old), seconds=TIMEOUT_SECONDS)
         await self._wait_until_settled()
+
+    async def _assert_at_most(self, number: int, names: Collection[str]) -> None:
+        remaining = {*object_names(await self.scope.nodeclaims())} & {*names}
+        assert len(remaining) <= number, f"{self.scope.name}: of {len(names)} NodeClaims, {remaining} are still there"
 
     async def delete_nodes(self) -> None:
         """NodeClaims or Nodes are deleted; their pods move to new nodes."""
