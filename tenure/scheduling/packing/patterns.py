@@ -28,7 +28,7 @@ def pods_in_headroom(headroom: Amounts, vector: Amounts) -> int:
     return int((headroom[requested] // vector[requested]).min()) if len(requested) else 1 << 30
 
 
-MAX_SIZES: Final = 48
+MAX_SIZES: Final = 28
 """Column generation with more sizes takes too long."""
 _MAX_ROUNDS: Final = 32
 _MAX_LATER_ROUNDS: Final = 8
@@ -41,8 +41,10 @@ _MIN_NODES: Final = 1e-6
 _FINEST_STEP: Final = 1 / 8
 """In doublings of an amount; pods within a step form one group."""
 _STEP_GROWTH: Final = 1.25
-_MAX_COST_RATIO: Final = 0.999
-"""A new pattern must cost less than this fraction of the value of its pods."""
+_MIN_SAVED_SHARE: Final = 0.001
+_MIN_SAVED_NODES: Final = 0.1
+"""A new pattern must cost less than the value of its pods, by _MIN_SAVED_SHARE, or by this number of nodes in relation
+to all nodes of the mix if that is more, since the mix is rounded to whole nodes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,7 +122,10 @@ def solve_patterns(
         if solution is None:
             return None
         used, size_prices, node_price = solution
-        new_rows, new_patterns = _find_improving_patterns(headroom, prices, sizes, size_prices, node_price)
+        saved_share = max(_MIN_SAVED_SHARE, _MIN_SAVED_NODES / max(used.sum(), 1))
+        new_rows, new_patterns = _find_improving_patterns(
+            headroom, prices, sizes, size_prices, node_price, max_cost_ratio=1 - saved_share
+        )
         if not len(new_rows):
             break
         master.add_patterns(prices[new_rows], new_patterns)
@@ -176,14 +181,14 @@ class MasterProblem:
 
 
 def _find_improving_patterns(
-    headroom: Amounts, prices: Prices, sizes: Sizes, size_prices: Prices, node_price: float
+    headroom: Amounts, prices: Prices, sizes: Sizes, size_prices: Prices, node_price: float, *, max_cost_ratio: float
 ) -> tuple[Indices, Amounts]:
-    """Rows whose pods are worth more than the row costs, with these pods."""
+    """Rows that cost less than this fraction of the value of their pods, with these pods."""
     counts = fill_rows(sizes, headroom, np.minimum(sizes.caps, sizes.counts), size_prices)
     values = counts @ size_prices + node_price
     ratio = np.divide(prices, values, out=np.full(len(prices), np.inf), where=values > 0)
     rows = np.argsort(ratio, kind="stable")[:_PATTERNS_PER_ROUND]
-    rows = rows[ratio[rows] < _MAX_COST_RATIO]
+    rows = rows[ratio[rows] < max_cost_ratio]
     return rows, counts[rows]
 
 
