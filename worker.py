@@ -5,7 +5,6 @@ running tasks before it exits. An invalid setting is a one-line error with exit 
 """
 
 import asyncio
-import gc
 import os
 import signal
 import sys
@@ -39,6 +38,7 @@ from tenure.controller.temporal.client import Installation
 from tenure.controller.temporal.errors import format_rpc_error
 from tenure.controller.temporal.namespace import register_attributes
 from tenure.endpoints import Endpoints
+from tenure.gc_settings import tune_gc
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.adapters.cluster import dns_address
 from tenure.model.errors import BadInput
@@ -75,7 +75,7 @@ def main(args: Sequence[str] | None = None) -> int:
         settings = load(arguments)
         configure_logging(settings.log_level, settings.log_format)
         process.limit_arenas()
-        gc.freeze()  # Imported modules stay alive: full collections do not need to scan them.
+        tune_gc()
         asyncio.run(run(settings))
     except (SettingsError, BadInput) as error:
         print(f"tenure: {error}", file=sys.stderr)

@@ -7,7 +7,6 @@ the same facts. `tests/oracle/plan.py` validates plans of at most 1,000 pods.
 """
 
 import argparse
-import gc
 import json
 import resource
 import subprocess
@@ -27,6 +26,7 @@ from benchmarks.lower_bound import lower_bound
 from benchmarks.report import describe_machine
 from benchmarks.workloads import Scenario, make_scenario
 from tenure.cli.simulate.results import build_simulation
+from tenure.gc_settings import tune_gc
 from tenure.model.plan import Plan
 from tenure.scheduling.settings import PlanSettings
 from tenure.scheduling.snapshot import Change
@@ -57,7 +57,7 @@ def measure_row(row: str, runs: int) -> Row:
     kind, count, policy = (*row.split(":"), "Respect")[:3]
     workload = make_scenario(kind, int(count))
     settings = PlanSettings.model_validate({"preference_policy": policy})
-    gc.freeze()  # As in the planner's process.
+    tune_gc()  # As in the planner's process.
     passes = [_run_pass(workload, settings) for _ in range(runs)]
     plan, cpu, wall = passes[-1][0], min(one[1] for one in passes), min(one[2] for one in passes)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -125,6 +125,7 @@ def test_temporal_rejection_at_startup_is_one_line_with_exit_code_2(
 
     monkeypatch.setattr("worker.run", fail_connection)
     monkeypatch.setattr("worker.process.limit_arenas", lambda: None)
+    monkeypatch.setattr("worker.tune_gc", lambda: None)
     monkeypatch.setattr("worker.configure_logging", lambda *_: None)
     assert main(["--cluster-name=demo", "--temporal-address=temporal:7233"]) == 2
     stderr = capsys.readouterr().err

@@ -1,7 +1,6 @@
 """The child process of the planner: handles its parent's requests with a `ClusterState`."""
 
 import contextlib
-import gc
 import json
 import os
 import pickle
@@ -14,6 +13,7 @@ from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
+from tenure.gc_settings import tune_gc
 from tenure.model.errors import InvalidObject
 from tenure.model.invalid_objects import ObjectKey
 from tenure.scheduling.cluster_state import ClusterState
@@ -34,7 +34,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     os.nice(_NICE)
     log_as_json()
-    gc.freeze()  # Imported modules stay alive: full collections do not need to scan them.
+    tune_gc()
     pipe = Connection(int(sys.argv[1]))
     serve_requests(pipe, ClusterState(pipe.recv()))
 

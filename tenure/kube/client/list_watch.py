@@ -6,7 +6,7 @@ lists again and delivers the difference.
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -21,6 +21,8 @@ from tenure.model.errors import Fault, Forbidden, NotFound, TryLater
 log = structlog.get_logger(__name__)
 
 PAGE: Final = 500
+_BATCH: Final = 100
+"""Objects of a page that are handled before other tasks run."""
 WATCH_SECONDS: Final = 290
 """The server closes a watch after this time, and the client resumes it."""
 SILENCE: Final = 75.0
@@ -110,32 +112,48 @@ class ListWatch:
         return None
 
     async def _list(self) -> None:
-        objects: dict[str, Json] = {}
-        page: dict[str, str] = {**self.params, "limit": str(PAGE)}
-        while True:
-            response = await self.client.request("GET", self.resource.path(), params=page, timeout=60.0)
-            for item in response.get("items") or ():
-                # managedFields are half of a pod's memory, and all objects are held until the last page has arrived.
-                item["metadata"].pop("managedFields", None)
-                objects[item["metadata"]["uid"]] = item
-            metadata = response["metadata"]
-            if not metadata.get("continue"):
-                break
-            page["continue"] = metadata["continue"]
-        self._replace_known(objects)
+        """Deliver the first list in batches while the next page is read, so that two pages are in memory. Deliver a
+        later list at once, since a deletion must precede the new object of the same name."""
+        is_first, objects = not self._known, dict[str, Json]()
+        page = asyncio.create_task(self._read_page())
+        try:
+            while True:
+                response = await page
+                metadata = response["metadata"]
+                if metadata.get("continue"):
+                    page = asyncio.create_task(self._read_page(metadata["continue"]))
+                for batch in _batches(response.pop("items", None) or []):
+                    if is_first:
+                        self._deliver(batch)
+                        await asyncio.sleep(0)
+                    else:
+                        objects |= batch
+                if not metadata.get("continue"):
+                    break
+        finally:
+            page.cancel()
+        if not is_first:
+            self._deliver(
+                objects, [Delta(old, is_deleted=True) for uid, old in self._known.items() if uid not in objects]
+            )
         self._version = metadata["resourceVersion"]
         self.relists += 1
         self.synced.set()
         self.attempted.set()
 
-    def _replace_known(self, objects: dict[str, Json]) -> None:
-        deletions = [Delta(old, is_deleted=True) for uid, old in self._known.items() if uid not in objects]
+    async def _read_page(self, token: str = "") -> Json:
+        params = {**self.params, "limit": str(PAGE), **({"continue": token} if token else {})}
+        return await self.client.request("GET", self.resource.path(), params=params, timeout=60.0)
+
+    def _deliver(self, objects: Mapping[str, Json], deletions: Sequence[Delta] = ()) -> None:
         changed = [
             Delta(new) for uid, new in objects.items() if _version_of(new) != _version_of(self._known.get(uid, {}))
         ]
-        self._known = {uid: _identity_stub(item) for uid, item in objects.items()}
+        for one in deletions:
+            del self._known[one.object["metadata"]["uid"]]
+        self._known |= {uid: _identity_stub(item) for uid, item in objects.items()}
         if deletions or changed:
-            self.on_deltas(deletions + changed)
+            self.on_deltas([*deletions, *changed])
 
     async def _watch(self) -> None:
         params = {
@@ -163,6 +181,14 @@ class ListWatch:
         else:
             self._known[uid] = _identity_stub(item)
         self.on_deltas([Delta(item, is_deleted=kind == "DELETED")])
+
+
+def _batches(items: list[Json]) -> Iterator[dict[str, Json]]:
+    """The objects by UID. managedFields are left out, since they are half of a pod's memory."""
+    for start in range(0, len(items), _BATCH):
+        for item in items[start : start + _BATCH]:
+            item["metadata"].pop("managedFields", None)
+        yield {item["metadata"]["uid"]: item for item in items[start : start + _BATCH]}
 
 
 def _pause(fault: Fault | None, failures: int) -> float:

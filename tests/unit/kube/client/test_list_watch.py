@@ -133,7 +133,19 @@ async def test_expired_continue_token_restarts_the_list() -> None:
     api.watches = [watch_response()]
     async with watch_nodes(api) as (_, recorder):
         await wait_until(lambda: api.watch_versions == ["3"])
-    assert recorder.descriptions == ["+b@2"]
+    assert recorder.descriptions == ["+a@1", "-a@1", "+b@2"]
+
+
+async def test_first_list_is_delivered_before_it_is_complete() -> None:
+    api = FakeApi()
+    api.lists = [
+        list_response(1, item("a", 1), item("b", 2), item("c", 3), more="next"),
+        error_response(500, "InternalError"),
+    ]
+    async with watch_nodes(api) as (watch, recorder):
+        await wait_until(lambda: len(recorder.deltas) == 3)
+        assert not watch.synced.is_set()
+    assert recorder.descriptions == ["+a@1", "+b@2", "+c@3"]
 
 
 async def test_silent_connection_is_replaced() -> None:
