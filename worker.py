@@ -50,7 +50,7 @@ from tenure.worker.adapters import (
     interruption_readers,
     read_ahead,
 )
-from tenure.worker.election import LeaderElection
+from tenure.worker.election import LeaderElection, holder_identity
 from tenure.worker.settings import aws_settings, host_settings, installation_of, temporal_security
 from tenure.worker.temporal_workers import (
     CACHED_COORDINATORS,
@@ -192,7 +192,7 @@ async def serve(
     election = LeaderElection(
         settings.kubeconfig,
         settings.system_namespace,
-        f"{temporal.identity}_{uuid.uuid4().hex[:8]}",
+        holder_identity(temporal.identity, pod_uid=settings.pod_uid, process_uid=uuid.uuid4().hex),
         is_leader_lost=lambda: pollers.is_unpolled(temporal, ids.plan_queue(name), CLOCK.now()),
     )
     async with launches, drains, coordinators, nodeclaims:

@@ -241,6 +241,11 @@ class Settings(BaseSettings):
         description="namespace of the worker; its annotation `tenure.sh/pause` [pauses the whole "
         "cluster](../disruption/pause.md)",
     )
+    pod_uid: str = Field(
+        "",
+        description="UID of the worker's pod: after a restart of its container, the worker continues to hold its Lease "
+        "at once; if empty, it waits until the Lease has expired",
+    )
     leader_election_name: str = Field(
         "karpenter-leader-election",
         description="name of Karpenter's Lease: Tenure does not act while a Karpenter pod renews it",

@@ -19,7 +19,7 @@ Work = Callable[[], Coroutine[Any, Any, T]]
 
 
 class LeaderElection:
-    """`identity`: unique among processes. `is_leader_lost`: as of `LeaderElector`; it runs in the loop of `run`."""
+    """`identity`: of `holder_identity`. `is_leader_lost`: as of `LeaderElector`; it runs in the loop of `run`."""
 
     def __init__(self, kubeconfig: str, namespace: str, identity: str, *, is_leader_lost: Work[bool]) -> None:
         self._kubeconfig, self._namespace, self._identity = kubeconfig, namespace, identity
@@ -50,6 +50,14 @@ class LeaderElection:
 
         async with thread_with_event_loop("leader-election") as other:
             await run_in_loop(other, elect)
+
+
+def holder_identity(process: str, *, pod_uid: str, process_uid: str) -> str:
+    """Unique among processes, except those of one pod: a container starts after its previous process has ended.
+
+    `process`: `PID@HOST`.
+    """
+    return f"{process.partition('@')[2]}_{pod_uid}" if pod_uid else f"{process}_{process_uid[:8]}"
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Kills the worker with SIGKILL after random events, and starts another each time."""
+"""Kills the worker with SIGKILL after random events, and starts it again each time."""
 
 import asyncio
 import os
@@ -13,6 +13,8 @@ from tests.support.product.worker_harness import WorkerUnderTest
 
 MAX_DELAY_SECONDS = 0.4
 """Maximum seconds between the event and the kill, so that the reaction to the event may have started."""
+_POD_UID = "b5f8a1f0-0d5e-4a4f-9d39-3c1f6a1b7c11"
+"""Like a container that its kubelet restarts, each worker continues to hold the Lease of the one before."""
 
 
 class WorkerKiller:
@@ -32,7 +34,7 @@ class WorkerKiller:
     async def run_kills(self, **settings: str) -> None:
         """Run all kills, then start a worker that stays."""
         while self.kills_remaining:
-            worker = self._product.add_worker(**settings)
+            worker = self._product.add_worker(POD_UID=_POD_UID, **settings)
             starting = asyncio.create_task(worker.start())
             waiting = asyncio.create_task(self._wait_for_kill_time())
             done, _ = await asyncio.wait({starting, waiting}, return_when=asyncio.FIRST_COMPLETED)
@@ -42,7 +44,7 @@ class WorkerKiller:
             self._kill_worker(worker, "at work" if starting.done() else "starting")
             await asyncio.gather(asyncio.to_thread(worker.wait), _wait_until_failed(starting))
             self.kills_remaining -= 1
-        await self._product.ensure_worker(**settings)
+        await self._product.ensure_worker(POD_UID=_POD_UID, **settings)
 
     async def _wait_for_kill_time(self) -> None:
         histories = self._histories

@@ -106,6 +106,7 @@ REQUIRED = ("CLUSTER_NAME", "AWS_REGION", "TEMPORAL_ADDRESS")
 NOT_VALUES = frozenset(
     {
         "SYSTEM_NAMESPACE",
+        "POD_UID",
         "TEMPORAL_API_KEY",
         "TEMPORAL_API_KEY_PATH",
         "TEMPORAL_TLS_SERVER_CA_CERT_PATH",
@@ -115,8 +116,7 @@ NOT_VALUES = frozenset(
         "TEMPORAL_DEPLOYMENT_NAME",
     }
 )
-"""The chart derives these from the release's namespace, the Secrets of `temporal` and the image, or a controller sets
-them."""
+"""The chart derives these from the pod, the Secrets of `temporal` and the image, or a controller sets them."""
 _DURATION = r"^\+?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$"
 _GATES = frozenset(gate.variable for gate in FeatureGate)
 _PLAIN: dict[Any, str] = {str: "string", bool: "boolean", int: "integer", float: "number"}

@@ -14,7 +14,7 @@ from tenure.clock import utc_now
 from tenure.kube.adapters.cluster import ObservedLease
 from tenure.kube.leader_election import LeaderElector, LeaseStore
 from tenure.model.errors import BadInput, Conflict, Fault, TryLater
-from tenure.worker.election import LeaderElection
+from tenure.worker.election import LeaderElection, holder_identity
 from tests.support.product.eventually import wait_until
 
 
@@ -184,6 +184,11 @@ async def test_process_that_could_not_release_its_lease_continues_at_once(leases
     async with electing(first):
         await wait_until_leading(first)
     assert leases.lease.acquired == now
+
+
+def test_restarted_container_has_the_identity_of_its_previous_process() -> None:
+    assert holder_identity("7@tenure-0", pod_uid="b5f8", process_uid="2a") == "tenure-0_b5f8"
+    assert holder_identity("7@tenure-0", pod_uid="", process_uid="2a") == "7@tenure-0_2a"
 
 
 async def test_leader_that_cannot_renew_is_invalid_and_continues_later(leases: FakeLeases) -> None:

@@ -106,6 +106,10 @@ env:
   valueFrom:
     fieldRef:
       fieldPath: metadata.namespace
+- name: POD_UID
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.uid
 {{- range $name, $value := .Values.settings }}
 - name: {{ $name }}
   value: {{ include "tenure.setting" $value | quote }}
