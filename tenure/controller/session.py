@@ -140,7 +140,8 @@ class ControllerSession:
                 publish_verdicts = self.provisioning.pod_verdict_events.run
                 group.create_task(self._run_once_synced(publish_verdicts), name="watch-pod-verdicts")
                 group.create_task(self._run_once_synced(self._resync_periodically), name="watch-resync")
-                group.create_task(self._run_once_synced(self._sync_planner), name="watch-planner")
+                synced = group.create_task(self.cluster.wait_until_synced(), name="watch-synced")
+                group.create_task(self._sync_planner(synced), name="watch-planner")
                 group.create_task(self._run_once_synced(self._disruption.run), name="watch-disruption")
         finally:
             self._metrics.close()
@@ -184,10 +185,12 @@ class ControllerSession:
             except Exception as error:
                 log.warning("resync failed", error=str(error))
 
-    async def _sync_planner(self) -> None:
+    async def _sync_planner(self, synced: asyncio.Task[None]) -> None:
+        """Start with the lists, so that the planner knows most objects when they are complete."""
+        provisioner = self.provisioning.provisioner
         while True:
             try:
-                await self.provisioning.provisioner.sync_planner()
+                await (provisioner.sync_planner() if synced.done() else provisioner.preload_planner())
             except Fault as fault:
                 log.warning("planner sync failed", fault=str(fault))
                 await asyncio.sleep(1.0)

@@ -17,8 +17,9 @@ from tenure.controller.watched_cluster import WatchedCluster
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.client import list_watch
 from tenure.kube.client.client import KubeClient
+from tenure.kube.client.resources import PODS
 from tenure.model.disruption.commands import DisruptionDecisionRequest
-from tenure.model.errors import Fault, Forbidden, NotFound
+from tenure.model.errors import Fault, Forbidden, NotFound, TryLater
 from tenure.model.operator_requests import DisruptionPreviewRequest
 from tenure.model.plan import PlanRequest
 from tenure.tracing.recorder import TRACES
@@ -134,6 +135,23 @@ async def test_session_signals_workflows_and_plans(
         assert not (await decisions).blocked
         preview = await session.preview_disruption(DisruptionPreviewRequest(cluster="demo"))
         assert preview.nodes == 2
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await session.close()
+
+
+async def test_planner_receives_objects_before_all_kinds_are_listed(kube_client: StubKubeClient) -> None:
+    kube_client.faults["pods"] = TryLater("no response")
+    session = build_session(kube_client, FakeTemporal(), FakeNodeClaims())
+    task = asyncio.create_task(session.run())
+
+    async def assert_preloaded() -> None:
+        assert session.provisioning.planner_client.has_changed
+
+    try:
+        await wait_until(assert_preloaded, seconds=20, poll_interval=0.05)
+        assert not session.cluster.is_synced(PODS)
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
