@@ -54,6 +54,8 @@ CONTROLLER_MANAGER: Final = "kube-controller-manager"
 NAMESPACED: Final = "/api/v1/namespaces/default/pods"
 OF_THE_SERVER: Final = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "generateName")
 """Metadata fields that a copy must not contain."""
+POD_UID: Final = "f0a3c1de-2f3b-4a5e-8a55-7f0c2f6f9b10"
+"""Of the pod whose container restarts."""
 Object = dict[str, Any]
 app = benchmark_app()
 
@@ -75,7 +77,7 @@ class Durations:
     decided: float
     """From the kill of the host to the NodeClaim of a pod that was created at that time."""
     restarted: float
-    """From the kill of all workers, and the start of a new one, to the launch of an instance for a new pod."""
+    """From the kill of all workers, and the restart of one, to the launch of an instance for a new pod."""
     command: float
     """From the change of the NodePool's consolidation policy to the start of the first command."""
     megabytes: float
@@ -307,7 +309,7 @@ async def _wait_for_decision(session: SandboxSession) -> None:
 async def _fail_over(session: SandboxSession) -> tuple[float, float]:
     """Kill the host while another replica runs. Seconds until that one holds the Lease, and to its first decision."""
     host, (namespace, _) = session.worker, service_account()
-    await (await session.replace_worker()).start()
+    await (await session.replace_worker(POD_UID=POD_UID)).start()
     path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{LEADER_LEASE}"
 
     async def read_holder() -> str:
@@ -327,9 +329,10 @@ async def _fail_over(session: SandboxSession) -> tuple[float, float]:
 
 
 async def _restart(session: SandboxSession) -> None:
-    """Start a worker after all were killed, until it launches an instance for a new pod."""
+    """Start the last worker again after all were killed, as a kubelet restarts its container, until it launches an
+    instance for a new pod."""
     launched = (await session.aws.count_instances()).launched
-    starting = asyncio.create_task((await session.replace_worker()).start())
+    starting = asyncio.create_task((await session.replace_worker(POD_UID=POD_UID)).start())
     await _create_large_pod(session)
 
     async def is_launched() -> bool:

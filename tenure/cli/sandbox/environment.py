@@ -91,13 +91,13 @@ class SandboxSession:
         self.temporal = await self.sandbox.temporal_client()
         self.nodeclaims = NodeClaimVisibility(self.temporal, self.sandbox.plan.cluster_name)
 
-    async def replace_worker(self) -> WorkerProcess:
-        """Create a new worker. It is not started yet."""
-        self.worker = await self._make_worker()
+    async def replace_worker(self, **settings: str) -> WorkerProcess:
+        """Create a new worker, with these settings in addition. It is not started yet."""
+        self.worker = await self._make_worker(settings)
         self._stack.push_async_callback(self.worker.stop, 2.0)
         return self.worker
 
-    async def _make_worker(self) -> WorkerProcess:
+    async def _make_worker(self, settings: Mapping[str, str]) -> WorkerProcess:
         namespace, name = service_account()
         kubeconfig = await asyncio.to_thread(
             self.sandbox.service_account_kubeconfig, namespace, name, through_proxy=self._through_proxy
@@ -109,7 +109,7 @@ class SandboxSession:
         }
         return WorkerProcess(
             self.sandbox.logs / "worker.log",
-            environment=self.sandbox.environment() | rights | self._settings,
+            environment=self.sandbox.environment() | rights | self._settings | settings,
             health_port=self._ports.reserve(),
             metrics_port=self._ports.reserve(),
         )
