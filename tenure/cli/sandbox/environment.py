@@ -97,7 +97,7 @@ class SandboxSession:
         self._stack.push_async_callback(self.worker.stop, 2.0)
         return self.worker
 
-    async def _make_worker(self, settings: Mapping[str, str]) -> WorkerProcess:
+    async def _make_worker(self, settings: dict[str, str]) -> WorkerProcess:
         namespace, name = service_account()
         kubeconfig = await asyncio.to_thread(
             self.sandbox.service_account_kubeconfig, namespace, name, through_proxy=self._through_proxy
