@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
+from temporalio.exceptions import TimeoutError as ActivityTimeoutError
 
 from activities.planner_host import PlannerHostActivities
 from tenure.model.discovered_capacity import ObservedCapacity
@@ -20,6 +21,7 @@ from workflows import activity_options, current_details, ids
 from workflows.activity_options import PLAN, with_summary
 from workflows.current_details import IgnoresCancellation, publish_details
 from workflows.launch_groups import LaunchGroups
+from workflows.timers import wait_at_most
 
 PLAN_RETRY_AFTER = timedelta(seconds=2)
 MAX_PLAN_RETRY_AFTER = timedelta(seconds=10)
@@ -36,6 +38,8 @@ class ProvisioningWorkflow(IgnoresCancellation):
         self._state = state
         self._groups = LaunchGroups(lambda: self._state, self._update_state)
         self._blocked_passes = 0
+        self._host_lost = False
+        """The last pass ended by a timeout of its activity."""
 
     @workflow.run
     async def run(self, state: ProvisioningState) -> None:
@@ -143,17 +147,29 @@ class ProvisioningWorkflow(IgnoresCancellation):
             self._groups.start_group(draft)
         if outcome.blocked:
             self._set_current_details()
-            pause = min(MAX_PLAN_RETRY_AFTER, PLAN_RETRY_AFTER * 2 ** max(0, min(self._blocked_passes, 10) - 3))
-            await workflow.sleep(pause, summary=outcome.blocked[:100])
+            await self._wait_for_retry(outcome.blocked)
             if self._state.demand is None:
                 self._update_state(demand=demand)
+
+    async def _wait_for_retry(self, why: str) -> None:
+        """After the loss of the host, only its successor signals demand, and can plan at once."""
+        pause = min(MAX_PLAN_RETRY_AFTER, PLAN_RETRY_AFTER * 2 ** max(0, min(self._blocked_passes, 10) - 3))
+        if not self._host_lost:
+            await workflow.sleep(pause, summary=why[:100])
+            return
+        await workflow.sleep(PLAN_RETRY_AFTER, summary=why[:100])
+        if pause > PLAN_RETRY_AFTER:
+            remaining = pause - PLAN_RETRY_AFTER
+            await wait_at_most(remaining, lambda: self._state.demand is not None, "demand from another host")
 
     async def _plan(self, request: PlanRequest) -> PlanOutcome:
         cluster = self._state.cluster
         options = {**with_summary(PLAN, f"plan pass {self._state.passes}"), "task_queue": ids.plan_queue(cluster)}
+        self._host_lost = False
         try:
             return await workflow.execute_activity_method(PlannerHostActivities.plan_capacity, request, **options)
         except ActivityError as error:
+            self._host_lost = isinstance(error.cause, ActivityTimeoutError)
             return PlanOutcome(plan_id=request.plan_id, blocked=f"no plan: {error.cause or error}"[:200])
 
     def _update_state(self, **fields: object) -> None:

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 
 import workflows.activity_options
+import workflows.provisioner
 from tenure.model.instance_types import UnavailableOffering
 from tenure.model.observations import ObservedDemand, ObservedUnavailableOfferings
 from tenure.model.plan import PlanOutcome, ProvisioningBackoff, ReleasedPod
@@ -159,6 +160,22 @@ async def test_demand_without_host_is_planned_after_host_starts(
     async with fake.running_planner():
         await wait_until_skipping_time(fake, lambda: has_planning_passes(fake, 1), seconds=5)
         await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, ""), seconds=5)
+
+
+async def test_demand_of_another_host_is_planned_without_the_pause(
+    fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(workflows.activity_options.PLAN, "schedule_to_start_timeout", timedelta(seconds=0.2))
+    monkeypatch.setattr(workflows.provisioner, "PLAN_RETRY_AFTER", timedelta(minutes=1))
+    monkeypatch.setattr(workflows.provisioner, "MAX_PLAN_RETRY_AFTER", timedelta(hours=1))
+    handle = await start_provisioning(fake)
+    await signal_waiting_pods(fake, handle)
+    await fake.sleep(minutes=4, seconds=10)  # The fourth pause lasts from the third to the fifth minute.
+    async with fake.running_planner():
+        signaled_at = await fake.now()
+        await signal_waiting_pods(fake, handle)
+        await wait_until_skipping_time(fake, lambda: has_planning_passes(fake, 1), seconds=5)
+    assert (await planning_times(handle))[-1] - signaled_at < timedelta(seconds=30)
 
 
 async def test_pass_with_stale_caches_is_repeated(planning: WorkerHarness) -> None:
