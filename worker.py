@@ -55,6 +55,7 @@ from tenure.worker.settings import aws_settings, host_settings, installation_of,
 from tenure.worker.temporal_workers import (
     CACHED_COORDINATORS,
     DRAINS,
+    STICKY_COORDINATORS,
     activity_worker,
     plan_worker,
     shut_down,
@@ -178,8 +179,15 @@ async def serve(
     await worker_versioning.require_build(temporal, name, build)
     cache_size = settings.workflow_cache_size or process.workflow_cache_size(process.memory_limit())
     activities = list_activities(ports)
-    nodeclaims = workflow_worker(temporal, settings, ids.task_queue(name), activities, cache_size)
-    coordinators = workflow_worker(temporal, settings, ids.coordinator_queue(name), activities, CACHED_COORDINATORS)
+    nodeclaims = workflow_worker(temporal, settings, ids.task_queue(name), activities, cache_size=cache_size)
+    coordinators = workflow_worker(
+        temporal,
+        settings,
+        ids.coordinator_queue(name),
+        activities,
+        cache_size=CACHED_COORDINATORS,
+        sticky=STICKY_COORDINATORS,
+    )
     slots = settings.activity_slots
     # CreateFleet has its own slots, so that its waiting calls do not delay other activities.
     launches = activity_worker(

@@ -28,6 +28,9 @@ STICKY = timedelta(seconds=15)
 """How long a workflow task waits for the worker that has the workflow in its cache; Temporal's default is 10 s. When
 500 nodes change at once, tasks wait longer than that. Another worker would have to replay the history from its start.
 """
+STICKY_COORDINATORS = timedelta(seconds=5)
+"""They are few, with a worker of their own. A task that was scheduled before their worker was killed waits this long,
+and pods wait for the Provisioning workflow. `reset_sticky_queue` affects later tasks only."""
 HEARTBEAT_AT_LEAST = timedelta(seconds=2)
 """By default the SDK sends a heartbeat every 4 s for a timeout of 5 s, so a slow server would fail the watch over."""
 DRAINS = 20
@@ -61,7 +64,13 @@ def activity_worker(
 
 
 def workflow_worker(
-    temporal: Client, settings: Settings, task_queue: str, activities: Sequence[Callable[..., Any]], cache_size: int
+    temporal: Client,
+    settings: Settings,
+    task_queue: str,
+    activities: Sequence[Callable[..., Any]],
+    *,
+    cache_size: int,
+    sticky: timedelta = STICKY,
 ) -> Worker:
     return activity_worker(
         temporal,
@@ -74,7 +83,7 @@ def workflow_worker(
         max_cached_workflows=cache_size,
         max_concurrent_workflow_tasks=WORKFLOW_TASKS,
         workflow_task_poller_behavior=PollerBehaviorAutoscaling(),
-        sticky_queue_schedule_to_start_timeout=STICKY,
+        sticky_queue_schedule_to_start_timeout=sticky,
     )
 
 
