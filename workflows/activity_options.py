@@ -6,7 +6,8 @@ from typing import Any, TypedDict
 
 from temporalio import workflow
 from temporalio.common import Priority, RetryPolicy
-from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType, is_cancelled_exception
+from temporalio.exceptions import TimeoutError as ActivityTimeoutError
 from temporalio.workflow import ActivityCancellationType
 
 from tenure.model.base import Message
@@ -165,6 +166,11 @@ async def execute_unless(
         if is_cancelled_exception(error) and is_cancelled:
             return None
         raise
+
+
+def is_unpolled(error: ActivityError) -> bool:
+    """Whether no worker polled the task queue of the activity in time."""
+    return isinstance(error.cause, ActivityTimeoutError) and error.cause.type == TimeoutType.SCHEDULE_TO_START
 
 
 async def try_signal(workflow_id: str, signal: str, message: Message) -> bool:

@@ -8,7 +8,6 @@ from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
-from temporalio.exceptions import TimeoutError as ActivityTimeoutError
 
 from activities.planner_host import PlannerHostActivities
 from tenure.model.discovered_capacity import ObservedCapacity
@@ -18,7 +17,7 @@ from tenure.model.plan import PlanOutcome, PlanRequest
 from tenure.model.workflow_states import BatchWindow, ProvisioningState
 from tenure.tracing import workflow_spans
 from workflows import activity_options, current_details, ids
-from workflows.activity_options import PLAN, with_summary
+from workflows.activity_options import PLAN, is_unpolled, with_summary
 from workflows.current_details import IgnoresCancellation, publish_details
 from workflows.launch_groups import LaunchGroups
 from workflows.timers import wait_at_most
@@ -39,7 +38,7 @@ class ProvisioningWorkflow(IgnoresCancellation):
         self._groups = LaunchGroups(lambda: self._state, self._update_state)
         self._blocked_passes = 0
         self._host_lost = False
-        """The last pass ended by a timeout of its activity."""
+        """No host polled the plan queue for the last pass."""
 
     @workflow.run
     async def run(self, state: ProvisioningState) -> None:
@@ -152,7 +151,7 @@ class ProvisioningWorkflow(IgnoresCancellation):
                 self._update_state(demand=demand)
 
     async def _wait_for_retry(self, why: str) -> None:
-        """After the loss of the host, only its successor signals demand, and can plan at once."""
+        """While there is no host, none signals demand. The next one does, and can plan at once."""
         pause = min(MAX_PLAN_RETRY_AFTER, PLAN_RETRY_AFTER * 2 ** max(0, min(self._blocked_passes, 10) - 3))
         if not self._host_lost:
             await workflow.sleep(pause, summary=why[:100])
@@ -169,7 +168,7 @@ class ProvisioningWorkflow(IgnoresCancellation):
         try:
             return await workflow.execute_activity_method(PlannerHostActivities.plan_capacity, request, **options)
         except ActivityError as error:
-            self._host_lost = isinstance(error.cause, ActivityTimeoutError)
+            self._host_lost = is_unpolled(error)
             return PlanOutcome(plan_id=request.plan_id, blocked=f"no plan: {error.cause or error}"[:200])
 
     def _update_state(self, **fields: object) -> None:

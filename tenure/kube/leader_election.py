@@ -49,7 +49,7 @@ class LeaseStore(Protocol):
 
 
 class LeaderElector:
-    """`identity`: unique among processes.
+    """`identity`: unique among processes that run at the same time.
 
     `is_leader_lost` is called while another process holds the Lease: whether it must be replaced anyway.
     """
@@ -60,7 +60,10 @@ class LeaderElector:
         self._leases, self._namespace, self._identity = leases, namespace, identity
         self._is_leader_lost = is_leader_lost
         self._observed_version, self._observed_at = "", 0.0
-        self._observed_holder, self._next_check_at = "", 0.0
+        self._observed_holder: tuple[str, datetime] | None = None
+        """The holder, and when it acquired the Lease."""
+        self._next_check_at = 0.0
+        self._has_led = False
         self._written: ObservedLease | None = None
         """The Lease as this process wrote it last; None if the last attempt failed."""
         self._renewed_at = 0.0
@@ -147,7 +150,7 @@ class LeaderElector:
             if lease and lease.holder not in ("", self._identity) and not await self._may_replace(lease):
                 return False
             self._written = await self._leases.write(self._next_lease(lease, utc_now()))
-            self._renewed_at = started_at
+            self._renewed_at, self._has_led = started_at, True
             return True
 
     async def _may_replace(self, lease: ObservedLease) -> bool:
@@ -155,8 +158,9 @@ class LeaderElector:
             self._observed_version, self._observed_at = lease.version, time.monotonic()
         if time.monotonic() - self._observed_at > lease.duration.total_seconds():
             return True
-        if lease.holder != self._observed_holder:
-            self._observed_holder, self._next_check_at = lease.holder, time.monotonic() + NEW_LEADER_SECONDS
+        if (lease.holder, lease.acquired) != self._observed_holder:
+            self._observed_holder = lease.holder, lease.acquired
+            self._next_check_at = time.monotonic() + NEW_LEADER_SECONDS
         if time.monotonic() < self._next_check_at:
             return False
         self._next_check_at = time.monotonic() + LEADER_CHECK_SECONDS
@@ -166,7 +170,8 @@ class LeaderElector:
         fields = {"holder": self._identity, "renewed": now, "duration": LEASE_DURATION}
         if lease is None:
             return ObservedLease(namespace=self._namespace, name=LEADER_LEASE, acquired=now, **fields)
-        if lease.holder != self._identity:
+        if lease.holder != self._identity or not self._has_led:
+            # A process that replaces one of the same pod acquires the Lease too, and has to sync its caches.
             fields |= {"acquired": now, "transitions": lease.transitions + 1}
         return lease.model_copy(update=fields)
 

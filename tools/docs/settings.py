@@ -25,6 +25,7 @@ OURS: Final = frozenset(
         "eviction_requests",
         "hook_local_addresses",
         "log_format",
+        "pod_uid",
         "launch_timeout",
         "registration_timeout",
         "initialization_timeout",

@@ -42,7 +42,7 @@ from tenure.policy.disruption.commands import (
     rejection_reason,
 )
 from workflows import ids
-from workflows.activity_options import PLAN, is_continue_as_new_due, with_summary
+from workflows.activity_options import PLAN, is_continue_as_new_due, is_unpolled, with_summary
 from workflows.disruption.command_context import Command, ContinueAsNewRequested
 from workflows.metrics import count_command, count_ending
 from workflows.phases.node_log import command_fields
@@ -105,7 +105,7 @@ async def create_replacements(command: Command) -> Step:
     except ActivityError as error:
         if is_cancelled_exception(error):
             raise
-        return await _retry_planner(command, str(error.cause or error)[:200])
+        return await _retry_planner(command, str(error.cause or error)[:200], outage=is_unpolled(error))
     match result.outcome:
         case "stale":
             return command.stop_with("stale", result.why)
@@ -121,10 +121,10 @@ async def create_replacements(command: Command) -> Step:
     return "Wait"
 
 
-async def _retry_planner(command: Command, why: str) -> Step:
+async def _retry_planner(command: Command, why: str, *, outage: bool = False) -> Step:
     command.set_blocked_by(why)
     if command.is_past_deadline():
-        return command.stop_with("failed", why)
+        return command.stop_with("failed", why, outage=outage)
     await command.wait_until(lambda: False, workflow.now() + PLANNER_RETRY_AFTER, "the planner's host")
     return "Replace"
 
@@ -239,7 +239,8 @@ class DisruptionWorkflow:
         except (asyncio.CancelledError, ActivityError) as error:
             if is_cancelled_exception(error):
                 return command.stop_with("cancelled", command.state.revocation or "an operator cancelled it")
-            return command.stop_with("failed", str(getattr(error, "cause", None) or error))
+            outage = isinstance(error, ActivityError) and is_unpolled(error)
+            return command.stop_with("failed", str(getattr(error, "cause", None) or error), outage=outage)
 
     @workflow.signal(description="From a NodePool: a disruption permit, or what blocks it")
     def permit_decided(self, response: PermitResult) -> None:

@@ -74,16 +74,18 @@ class Command:
             self.update_state(blocked_by=why)
             self._publish_status()
 
-    def record_ending(self, ending: Ending, why: str = "", *, nodes: Iterable[str] = ()) -> None:
+    def record_ending(self, ending: Ending, why: str = "", *, nodes: Iterable[str] = (), outage: bool = False) -> None:
         """Record the ending. A later ending does not replace it."""
-        finished = CommandFinished(proposal_id=self.state.proposal.id, ending=ending, why=why[:300], nodes=tuple(nodes))
+        finished = CommandFinished(
+            proposal_id=self.state.proposal.id, ending=ending, why=why[:300], nodes=tuple(nodes), outage=outage
+        )
         self.update_state(
             over=(self.state.over or finished).model_copy(update={"retain_until": self.state.retain_until})
         )
 
-    def stop_with(self, ending: Ending, why: str, *, nodes: Iterable[str] = ()) -> Step:
+    def stop_with(self, ending: Ending, why: str, *, nodes: Iterable[str] = (), outage: bool = False) -> Step:
         """Record the ending, and continue with the rollback."""
-        self.record_ending(ending, why, nodes=nodes)
+        self.record_ending(ending, why, nodes=nodes, outage=outage)
         return "Undo"
 
     def is_past_deadline(self) -> bool:

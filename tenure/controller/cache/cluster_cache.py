@@ -388,8 +388,11 @@ class ClusterCache(ClusterStore):
             self.planner_changes.record("pod_budget", budget.key, new, affects_disruption=is_for_plans)
 
     def _on_volume_attachment(self, delta: Delta) -> None:
-        metadata, spec = delta.object["metadata"], delta.object["spec"]
-        node, volume = spec.get("nodeName", ""), (spec.get("source") or {}).get("persistentVolumeName", "")
+        metadata, spec = delta.object["metadata"], delta.object.get("spec") or {}
+        # A deletion that a list reveals has no spec.
+        known = (node for node, here in self._attachments.items() if metadata["name"] in here)
+        node = spec.get("nodeName", "") if spec else next(known, "")
+        volume = (spec.get("source") or {}).get("persistentVolumeName", "")
         error = ((delta.object.get("status") or {}).get("detachError") or {}).get("message", "")
         here = self._attachments.setdefault(node, {})
         is_deleting = "deletionTimestamp" in metadata

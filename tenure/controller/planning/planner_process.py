@@ -8,7 +8,7 @@ import pickle
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -201,6 +201,7 @@ class PlannerClient:
         self.process: PlannerProcess | None = None
         self._applied: tuple[DiscoveredCapacity, Mapping[str, str]] | None = None
         self._sent_devices: DevicesByNodeClass = {}
+        self._preloaded = False
 
     async def close(self) -> None:
         """Stop the planner process. It may hold partial state, so the next process starts from scratch and receives all
@@ -222,8 +223,33 @@ class PlannerClient:
             reservations,
         )
 
+    async def preload(self) -> None:
+        """Send the facts that are known before all kinds are synced. Conclusions from several kinds follow with `sync`.
+        Raises TryLater."""
+        process, changes = await self._take_changes()
+        self.has_changed = self._preloaded = True
+        await self._send(process.apply(changes))
+
     async def sync(self) -> PlannerProcess:
         """Return a live planner with all changes. Raises TryLater."""
+        process, changes = await self._take_changes()
+        if self._preloaded:
+            self._preloaded = False
+            self.capacity_discovery.discover(sorted(self._cache.nodeclaims))
+        self.capacity_discovery.discover_from_changes(changes)
+        await self._send(self._send_changes(process, changes))
+        return process
+
+    async def _send(self, sending: Awaitable[None]) -> None:
+        """A fault leaves the planner with partial state."""
+        try:
+            await sending
+        except Fault:
+            await self.close()
+            raise
+
+    async def _take_changes(self) -> tuple[PlannerProcess, Sequence[Change]]:
+        """A live planner, and what it does not know yet."""
         process = self.process
         if process is None or not process.is_alive:
             await self.close()
@@ -233,16 +259,8 @@ class PlannerClient:
             self.catalogue.reset_sent()
             self._applied, self._sent_devices = None, {}
             log.info("planner started", pid=process.pid)
-            changes: Sequence[Change] = self._cache.snapshot_changes()
-        else:
-            changes = self._cache.drain_planner_changes()
-        self.capacity_discovery.discover_from_changes(changes)
-        try:
-            await self._send_changes(process, changes)
-        except Fault:
-            await self.close()
-            raise
-        return process
+            return process, self._cache.snapshot_changes()
+        return process, self._cache.drain_planner_changes()
 
     async def _send_changes(self, process: PlannerProcess, changes: Sequence[Change]) -> None:
         if changes:

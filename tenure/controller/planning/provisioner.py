@@ -94,7 +94,7 @@ class Provisioner:
     async def preload_planner(self) -> None:
         """Send the objects that are known so far. Raises TryLater."""
         async with self.planner_client.lock:
-            await self.planner_client.sync()
+            await self.planner_client.preload()
 
     async def sync_planner(self) -> None:
         """Send changes to the planner, so that little remains to be done when a plan is requested. Raises TryLater.

@@ -112,8 +112,8 @@ class ListWatch:
         return None
 
     async def _list(self) -> None:
-        """Deliver the first list in batches while the next page is read, so that two pages are in memory. Deliver a
-        later list at once, since a deletion must precede the new object of the same name."""
+        """While no object is known, deliver them in batches while the next page is read, so that two pages are in
+        memory. Otherwise deliver the list at once, since a deletion must precede the new object of the same name."""
         is_first, objects = not self._known, dict[str, Json]()
         page = asyncio.create_task(self._read_page())
         try:
@@ -132,6 +132,7 @@ class ListWatch:
                     break
         finally:
             page.cancel()
+            await asyncio.gather(page, return_exceptions=True)
         if not is_first:
             self._deliver(
                 objects, [Delta(old, is_deleted=True) for uid, old in self._known.items() if uid not in objects]
@@ -151,7 +152,7 @@ class ListWatch:
         ]
         for one in deletions:
             del self._known[one.object["metadata"]["uid"]]
-        self._known |= {uid: _identity_stub(item) for uid, item in objects.items()}
+        self._known |= {uid: identity_stub(item) for uid, item in objects.items()}
         if deletions or changed:
             self.on_deltas([*deletions, *changed])
 
@@ -179,7 +180,7 @@ class ListWatch:
         if kind == "DELETED":
             self._known.pop(uid, None)
         else:
-            self._known[uid] = _identity_stub(item)
+            self._known[uid] = identity_stub(item)
         self.on_deltas([Delta(item, is_deleted=kind == "DELETED")])
 
 
@@ -204,7 +205,7 @@ def _version_of(item: Json) -> str:
     return version
 
 
-def _identity_stub(item: Json) -> Json:
+def identity_stub(item: Json) -> Json:
     """The identity and version of an object, for the delta of a deletion that a later list reveals."""
     metadata = item["metadata"]
     retained_keys = ("uid", "name", "namespace", "resourceVersion")

@@ -52,7 +52,7 @@ class CommandBackoff(Message):
     until: datetime
     why: str = ""
     outage: bool = False
-    """Whether an activity failed, e.g. because its worker was lost; another process that watches may succeed."""
+    """As of `CommandFinished`: another process that watches may succeed."""
 
 
 class DisruptionDecisionRequest(Message):
@@ -119,6 +119,8 @@ class CommandFinished(Message):
     why: str = ""
     nodes: tuple[str, ...] = ()
     """UIDs of the NodeClaims that caused the failure; empty: all candidates."""
+    outage: bool = False
+    """Whether it failed because no worker took its activities."""
     retain_until: datetime | None = None
 
 

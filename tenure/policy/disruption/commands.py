@@ -189,7 +189,7 @@ def record_command_result(
     first, longest = (STALE_FIRST, STALE_LONGEST) if over.ending == "stale" else (NODES_FIRST, NODES_LONGEST)
     pause = backoff(first, longest, times - 1) if grows else first
     until = max(now + pause, over.retain_until or now)
-    outage = over.ending == "failed" and over.retain_until is None
+    outage = over.outage and over.retain_until is None
     entry = CommandBackoff(claims=tuple(sorted(uids)), times=times, until=until, why=over.why, outage=outage)
     return (*_remove_backoffs(backoffs, uids, ()), entry)
 

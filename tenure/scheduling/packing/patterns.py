@@ -28,8 +28,10 @@ def pods_in_headroom(headroom: Amounts, vector: Amounts) -> int:
     return int((headroom[requested] // vector[requested]).min()) if len(requested) else 1 << 30
 
 
-MAX_SIZES: Final = 28
+MAX_SIZES: Final = 48
 """Column generation with more sizes takes too long."""
+_MAX_GROUPS: Final = 28
+"""Fewer groups of similar pods than MAX_SIZES: the rest of each node is filled with real pods."""
 _MAX_ROUNDS: Final = 32
 _MAX_LATER_ROUNDS: Final = 8
 """Used when patterns from an earlier solution for more pods are known."""
@@ -43,8 +45,8 @@ _FINEST_STEP: Final = 1 / 8
 _STEP_GROWTH: Final = 1.25
 _MIN_SAVED_SHARE: Final = 0.001
 _MIN_SAVED_NODES: Final = 0.1
-"""A new pattern must cost less than the value of its pods, by _MIN_SAVED_SHARE, or by this number of nodes in relation
-to all nodes of the mix if that is more, since the mix is rounded to whole nodes."""
+"""A new pattern must save at least _MIN_SAVED_SHARE of the value of its pods. In a small mix it must save this part of
+a node, since the mix is rounded to whole nodes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -219,10 +221,10 @@ def undominated_types(headroom: Amounts, prices: Prices) -> Indices:
 
 def group_sizes(vectors: Amounts, counts: Amounts) -> tuple[Indices, Amounts]:
     """The group of each vector, and the average vector of each group. A group has equal pods, or similar pods if there
-    are more than MAX_SIZES sizes. `counts` must be positive."""
+    are more than _MAX_GROUPS sizes. `counts` must be positive."""
     groups, count = _number_rows(vectors)
     doublings, step = np.log2(np.maximum(vectors, 1)), _FINEST_STEP
-    while count > MAX_SIZES:
+    while count > _MAX_GROUPS:
         groups, count = _number_rows(np.round(doublings / step).astype(np.int16))
         step *= _STEP_GROWTH
     amounts = np.zeros((count, vectors.shape[1]))

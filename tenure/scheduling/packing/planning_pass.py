@@ -259,13 +259,13 @@ def create_packing(
     vectors = np.array([node_arrays.to_vector(one.requests) for one in launchable], dtype=np.int64)
     vectors = vectors.reshape(len(launchable), len(node_arrays.resources))
     counts, caps = np.array([len(one.pods) for one in launchable], dtype=np.int64), max_pods_per_node(launchable)
-    sized = len(launchable) if options.use_patterns else 0
+    sized = slice(len(launchable) if options.use_patterns else 0)
     valuation = CapacityValuation(
         node_arrays.resources,
         counts @ vectors,
         granularity=pod_granularity(vectors, counts),
         max_per_node=caps @ vectors,
-        sizes=number_sizes(launchable[:sized], vectors[:sized], caps[:sized]),
+        sizes=number_sizes(launchable[sized], vectors[sized], counts[sized], caps[sized]),
         least_nodes=min_node_count(launchable),
         node_cost=pass_settings.node_cost + options.extra_node_cost,
     )

@@ -130,15 +130,15 @@ def max_pods_per_node(classes: Sequence[PodClass]) -> Amounts:
     )
 
 
-def number_sizes(classes: Sequence[PodClass], vectors: Amounts, caps: Amounts) -> Sizes:
-    """The distinct requests of these classes. Sets `size` of each class. `caps`: the most pods of each class on a
-    node."""
+def number_sizes(classes: Sequence[PodClass], vectors: Amounts, pods: Amounts, caps: Amounts) -> Sizes:
+    """The distinct requests of these classes. Sets `size` of each class. `pods`: the number of each class; `caps`: the
+    most of them on a node."""
     known: dict[bytes, int] = {}
     for one, vector in zip(classes, vectors, strict=True):
         one.size = known.setdefault(vector.tobytes(), len(known))
     counts, most = np.zeros(len(known), dtype=np.int64), np.zeros(len(known), dtype=np.int64)
     sizes = np.array([one.size for one in classes], dtype=np.intp)
-    np.add.at(counts, sizes, [len(one.pods) for one in classes])
+    np.add.at(counts, sizes, pods)
     np.add.at(most, sizes, caps)
     distinct = np.array([np.frombuffer(one, dtype=np.int64) for one in known], dtype=np.int64)
     return Sizes(distinct.reshape(len(known), vectors.shape[1]), counts, most)

@@ -183,12 +183,33 @@ async def test_process_that_could_not_release_its_lease_continues_at_once(leases
     first = Replica(leases, "1@a")
     async with electing(first):
         await wait_until_leading(first)
-    assert leases.lease.acquired == now
+    assert leases.lease.acquired > now and leases.lease.transitions == 1
 
 
 def test_restarted_container_has_the_identity_of_its_previous_process() -> None:
     assert holder_identity("7@tenure-0", pod_uid="b5f8", process_uid="2a") == "tenure-0_b5f8"
     assert holder_identity("7@tenure-0", pod_uid="", process_uid="2a") == "7@tenure-0_2a"
+
+
+async def test_restarted_container_has_time_to_sync_before_it_counts_as_lost(
+    leases: FakeLeases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tenure.kube.leader_election.LEASE_DURATION", timedelta(seconds=30))
+    connection = Connection(leases)
+    killed, restarted, standby = Replica(connection, "a"), Replica(leases, "a"), Replica(leases, "b")
+    async with electing(killed) as (task,):
+        await wait_until_leading(killed)
+        async with electing(standby):
+            await asyncio.sleep(0.2)
+            connection.fault = TryLater("killed")
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            monkeypatch.setattr("tenure.kube.leader_election.NEW_LEADER_SECONDS", 3600.0)
+            async with electing(restarted):
+                await wait_until_leading(restarted)
+                standby.lost = True
+                await wait_until(partial(assert_written, leases, leases.writes + 10), seconds=20, poll_interval=0.01)
+                assert restarted.leading and not standby.led
 
 
 async def test_leader_that_cannot_renew_is_invalid_and_continues_later(leases: FakeLeases) -> None:

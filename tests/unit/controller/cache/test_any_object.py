@@ -13,7 +13,7 @@ from tenure.controller.settings import ControllerSettings
 from tenure.controller.watched_cluster import WatchedCluster
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.client.client import KubeClient
-from tenure.kube.client.list_watch import Delta
+from tenure.kube.client.list_watch import Delta, identity_stub
 from tests.support.controller import builders
 from tests.support.hostile.objects import BASES
 
@@ -154,6 +154,10 @@ class Watch:
         cache = self.cluster.cache
         cache.publish(ChangeBatch(cache.drain_changes(), SYNCED, self.now()))
 
+    def delete(self, kind: str, raw: Json) -> None:
+        """As after a later list: only the identity of the deleted object is known."""
+        self.cluster.on_deltas(kind, [Delta(identity_stub(raw), is_deleted=True)])
+
     def invalid_names(self) -> set[tuple[str, str]]:
         return {(key.step, key.name) for key in self.cluster.cache.invalid_objects.items()}
 
@@ -186,6 +190,18 @@ def test_every_watched_kind_has_an_object(watch: Watch) -> None:
 
 def test_valid_objects_of_every_kind_are_not_reported(watch: Watch) -> None:
     assert watch.invalid_names() == set()
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_deletion_that_a_list_reveals_is_applied(watch: Watch, kind: str) -> None:
+    watch.delete(kind, OBJECTS[kind])
+    assert watch.invalid_names() == set()
+
+
+def test_volume_attachment_that_a_list_no_longer_has_is_removed(watch: Watch) -> None:
+    assert watch.cluster.cache.attachments_of("n1")
+    watch.delete("volumeattachments", OBJECTS["volumeattachments"])
+    assert not watch.cluster.cache.attachments_of("n1")
 
 
 @pytest.mark.parametrize("kind", OBJECTS)

@@ -84,6 +84,17 @@ async def test_overlay_validation_is_written_once_per_change(
     assert overlay_port.written[2:] == [("a", "")]
 
 
+async def test_validation_is_not_written_before_all_kinds_are_known(
+    harness: ProvisionerHarness, overlay_port: FakeOverlayPort
+) -> None:
+    harness.apply_objects("nodeoverlays", overlay("a", price="2"))
+    await harness.provisioner.preload_planner()
+    assert overlay_port.written == []
+    harness.apply_objects("nodeoverlays", overlay("b", SMALL, price="1"))
+    await harness.provisioner.sync_planner()
+    assert sorted(overlay_port.written) == [("a", "Conflict"), ("b", "")]
+
+
 async def test_failed_write_of_a_validation_is_retried() -> None:
     harness, overlay_port = CacheHarness(), FakeOverlayPort()
     harness.apply_objects("nodeoverlays", overlay("a"))

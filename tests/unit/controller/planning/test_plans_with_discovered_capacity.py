@@ -84,6 +84,14 @@ async def test_smaller_of_live_and_stored_memory_counts(harness: ProvisionerHarn
     assert harness.provisioner.capacity_discovery.discovered.get_memory(IMAGE, "m.large") == 7 * GIB
 
 
+async def test_memory_is_discovered_once_all_kinds_are_known(harness: ProvisionerHarness) -> None:
+    add_live_node(harness, "7Gi")
+    await harness.provisioner.preload_planner()
+    assert not harness.provisioner.capacity_discovery.discovered.images
+    await harness.provisioner.sync_planner()
+    assert harness.provisioner.capacity_discovery.discovered.get_memory(IMAGE, "m.large") == 7 * GIB
+
+
 async def test_new_planner_receives_discovered_memory(harness: ProvisionerHarness) -> None:
     add_live_node(harness, "7Gi")
     await harness.provisioner.sync_planner()

@@ -289,8 +289,9 @@ def test_endings_unrelated_to_the_nodes_do_not_lengthen_the_backoff(ending: Endi
 
 
 def test_backoff_after_an_outage_can_end_early() -> None:
-    failed = record_command_result((), drifting("a"), command_result("failed"), NOW)
-    both = record_command_result(failed, drifting("b"), command_result("held"), NOW)
+    without_worker = command_result("failed").model_copy(update={"outage": True})
+    failed = record_command_result((), drifting("a"), without_worker, NOW)
+    both = record_command_result(failed, drifting("b"), command_result("failed"), NOW)
     ended = end_outage_backoffs(both, NOW)
     assert [one.claims for one in active_backoffs(both, NOW)] == [("a",), ("b",)]
     assert [one.claims for one in active_backoffs(ended, NOW)] == [("b",)]

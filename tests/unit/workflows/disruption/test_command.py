@@ -8,6 +8,7 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 import workflows.activity_options
+import workflows.disruption.command
 from tenure.apis.labels import DO_NOT_DISRUPT
 from tenure.model.disruption.commands import PermitRevoked, ReplacementMessage, ReplacementResult
 from tenure.model.errors import BadInput, TryLater
@@ -150,7 +151,17 @@ async def test_unready_planner_past_deadline_rolls_back(host: WorkerHarness) -> 
     handle = await start_command(host, make_proposal("a"))
     over = await handle.result()
     assert (over.ending, over.why) == ("failed", "caches are too old") and is_undisturbed(host, "a")
+    assert not over.outage
     assert await command_duration(handle) < timedelta(minutes=7)
+
+
+async def test_command_without_a_host_fails_by_an_outage(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(workflows.activity_options.PLAN, "schedule_to_start_timeout", timedelta(seconds=0.2))
+    monkeypatch.setattr(workflows.disruption.command, "PLANNER_RETRY_AFTER", timedelta(minutes=4))
+    add_nodes(fake, "a", "b")
+    await start_permit_granter(fake)
+    over = await (await start_command(fake, make_proposal("a"))).result()
+    assert (over.ending, over.outage) == ("failed", True)
 
 
 async def test_failed_replacement_rolls_back_at_once(host: WorkerHarness) -> None:
