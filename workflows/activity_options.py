@@ -168,9 +168,10 @@ async def execute_unless(
         raise
 
 
-def is_unpolled(error: ActivityError) -> bool:
-    """Whether no worker polled the task queue of the activity in time."""
-    return isinstance(error.cause, ActivityTimeoutError) and error.cause.type == TimeoutType.SCHEDULE_TO_START
+def is_unpolled(error: BaseException) -> bool:
+    """Whether an activity failed because no worker polled its task queue in time."""
+    cause = error.__cause__
+    return isinstance(cause, ActivityTimeoutError) and cause.type == TimeoutType.SCHEDULE_TO_START
 
 
 async def try_signal(workflow_id: str, signal: str, message: Message) -> bool:

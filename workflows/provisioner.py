@@ -153,13 +153,10 @@ class ProvisioningWorkflow(IgnoresCancellation):
     async def _wait_for_retry(self, why: str) -> None:
         """While there is no host, none signals demand. The next one does, and can plan at once."""
         pause = min(MAX_PLAN_RETRY_AFTER, PLAN_RETRY_AFTER * 2 ** max(0, min(self._blocked_passes, 10) - 3))
-        if not self._host_lost:
-            await workflow.sleep(pause, summary=why[:100])
-            return
-        await workflow.sleep(PLAN_RETRY_AFTER, summary=why[:100])
-        if pause > PLAN_RETRY_AFTER:
-            remaining = pause - PLAN_RETRY_AFTER
-            await wait_at_most(remaining, lambda: self._state.demand is not None, "demand from another host")
+        least = PLAN_RETRY_AFTER if self._host_lost else pause
+        await workflow.sleep(least, summary=why[:100])
+        if pause > least:
+            await wait_at_most(pause - least, lambda: self._state.demand is not None, "demand from another host")
 
     async def _plan(self, request: PlanRequest) -> PlanOutcome:
         cluster = self._state.cluster

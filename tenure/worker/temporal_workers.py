@@ -29,8 +29,9 @@ STICKY = timedelta(seconds=15)
 500 nodes change at once, tasks wait longer than that. Another worker would have to replay the history from its start.
 """
 STICKY_COORDINATORS = timedelta(seconds=5)
-"""They are few, with a worker of their own. A task that was scheduled before their worker was killed waits this long,
-and pods wait for the Provisioning workflow. `reset_sticky_queue` affects later tasks only."""
+"""The same for coordinators, which have their own worker and few histories to replay. Pods wait for the Provisioning
+workflow: a task that was scheduled before its worker was killed waits this long. `reset_sticky_queue` affects only
+later tasks."""
 HEARTBEAT_AT_LEAST = timedelta(seconds=2)
 """By default the SDK sends a heartbeat every 4 s for a timeout of 5 s, so a slow server would fail the watch over."""
 DRAINS = 20

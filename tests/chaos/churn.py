@@ -35,6 +35,7 @@ class ChurnScope:
         self._more: Callable[[], bool] = lambda: False
 
     async def _wait_until(self, check: Callable[[], Awaitable[object]]) -> None:
+        """Without a deadline while the worker is killed."""
         while self._more():
             with suppress(AssertionError):
                 await wait_until(check, seconds=ATTEMPT_SECONDS)

@@ -239,8 +239,7 @@ class DisruptionWorkflow:
         except (asyncio.CancelledError, ActivityError) as error:
             if is_cancelled_exception(error):
                 return command.stop_with("cancelled", command.state.revocation or "an operator cancelled it")
-            outage = isinstance(error, ActivityError) and is_unpolled(error)
-            return command.stop_with("failed", str(getattr(error, "cause", None) or error), outage=outage)
+            return command.stop_with("failed", str(error.__cause__ or error), outage=is_unpolled(error))
 
     @workflow.signal(description="From a NodePool: a disruption permit, or what blocks it")
     def permit_decided(self, response: PermitResult) -> None:

@@ -236,7 +236,8 @@ class PlannerClient:
         if self._preloaded:
             self._preloaded = False
             self.capacity_discovery.discover(sorted(self._cache.nodeclaims))
-        self.capacity_discovery.discover_from_changes(changes)
+        else:
+            self.capacity_discovery.discover_from_changes(changes)
         await self._send(self._send_changes(process, changes))
         return process
 

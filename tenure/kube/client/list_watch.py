@@ -6,7 +6,7 @@ lists again and delivers the difference.
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -122,12 +122,11 @@ class ListWatch:
                 metadata = response["metadata"]
                 if metadata.get("continue"):
                     page = asyncio.create_task(self._read_page(metadata["continue"]))
-                for batch in _batches(response.pop("items", None) or []):
-                    if is_first:
-                        self._deliver(batch)
-                        await asyncio.sleep(0)
-                    else:
-                        objects |= batch
+                items = response.get("items") or []
+                if is_first:
+                    await self._deliver_in_batches(items)
+                else:
+                    objects |= _by_uid(items)
                 if not metadata.get("continue"):
                     break
         finally:
@@ -145,6 +144,11 @@ class ListWatch:
     async def _read_page(self, token: str = "") -> Json:
         params = {**self.params, "limit": str(PAGE), **({"continue": token} if token else {})}
         return await self.client.request("GET", self.resource.path(), params=params, timeout=60.0)
+
+    async def _deliver_in_batches(self, items: Sequence[Json]) -> None:
+        for start in range(0, len(items), _BATCH):
+            self._deliver(_by_uid(items[start : start + _BATCH]))
+            await asyncio.sleep(0)
 
     def _deliver(self, objects: Mapping[str, Json], deletions: Sequence[Delta] = ()) -> None:
         changed = [
@@ -184,12 +188,13 @@ class ListWatch:
         self.on_deltas([Delta(item, is_deleted=kind == "DELETED")])
 
 
-def _batches(items: list[Json]) -> Iterator[dict[str, Json]]:
-    """The objects by UID. managedFields are left out, since they are half of a pod's memory."""
-    for start in range(0, len(items), _BATCH):
-        for item in items[start : start + _BATCH]:
-            item["metadata"].pop("managedFields", None)
-        yield {item["metadata"]["uid"]: item for item in items[start : start + _BATCH]}
+def _by_uid(items: Iterable[Json]) -> dict[str, Json]:
+    """The objects without managedFields, which are half of a pod's memory."""
+    found = {}
+    for item in items:
+        item["metadata"].pop("managedFields", None)
+        found[item["metadata"]["uid"]] = item
+    return found
 
 
 def _pause(fault: Fault | None, failures: int) -> float:

@@ -117,8 +117,8 @@ def solve_patterns(
     if initial is None:
         return None
     rows, patterns = initial
-    master = MasterProblem(sizes, nodes)
-    master.add_patterns(prices[rows], patterns)
+    master = CoveringProblem(sizes.counts, nodes)
+    master.add_columns(prices[rows], np.minimum(patterns, sizes.counts))
     for _ in range(_MAX_LATER_ROUNDS if known_patterns else _MAX_ROUNDS):
         solution = master.solve()
         if solution is None:
@@ -130,7 +130,7 @@ def solve_patterns(
         )
         if not len(new_rows):
             break
-        master.add_patterns(prices[new_rows], new_patterns)
+        master.add_columns(prices[new_rows], np.minimum(new_patterns, sizes.counts))
         rows, patterns = np.concatenate((rows, new_rows)), np.concatenate((patterns, new_patterns))
     counts, used_rows = np.zeros(every), cost_effective[rows[: len(used)]]
     np.add.at(counts, used_rows, used)
@@ -157,29 +157,6 @@ def _initial_patterns(headroom: Amounts, prices: Prices, sizes: Sizes) -> tuple[
     size_prices = sizes.vectors @ divisible.resource_prices
     filled = fill_rows(sizes, headroom, np.minimum(sizes.caps, sizes.counts), size_prices)
     return np.concatenate((found, np.arange(len(headroom)))), np.concatenate((patterns, filled))
-
-
-class MasterProblem:
-    """The cheapest mix of the patterns so far, with at least `nodes` nodes."""
-
-    def __init__(self, sizes: Sizes, nodes: int) -> None:
-        self._counts, self._nodes = sizes.counts, max(nodes, 1)
-        self._scale = np.maximum(sizes.counts, 1).astype(np.float64)
-        self._problem = CoveringProblem(np.append(sizes.counts > 0, nodes > 0).astype(np.float64))
-
-    def add_patterns(self, prices: Prices, patterns: Amounts) -> None:
-        pods = np.minimum(patterns, self._counts)
-        self._problem.add_columns(
-            prices, np.column_stack((pods / self._scale, np.full(len(prices), 1.0 / self._nodes)))
-        )
-
-    def solve(self) -> tuple[Prices, Prices, float] | None:
-        """The number of nodes of each pattern, the price of each size and the price of a node."""
-        solved = self._problem.solve()
-        if solved is None:
-            return None
-        used, duals = solved
-        return used, np.maximum(duals[:-1], 0) / self._scale, max(0.0, float(duals[-1])) / self._nodes
 
 
 def _find_improving_patterns(

@@ -140,8 +140,8 @@ def number_sizes(classes: Sequence[PodClass], vectors: Amounts, pods: Amounts, c
     sizes = np.array([one.size for one in classes], dtype=np.intp)
     np.add.at(counts, sizes, pods)
     np.add.at(most, sizes, caps)
-    distinct = np.array([np.frombuffer(one, dtype=np.int64) for one in known], dtype=np.int64)
-    return Sizes(distinct.reshape(len(known), vectors.shape[1]), counts, most)
+    first = np.unique(sizes, return_index=True)[1]
+    return Sizes(vectors[first], counts, most)
 
 
 def _queue_order(one: PodClass) -> tuple[int, bool, int, int, datetime, str]:

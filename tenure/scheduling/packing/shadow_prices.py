@@ -32,26 +32,26 @@ def solve_shadow_prices(headroom: Amounts, prices: Prices, demand: Amounts, *, n
     Pods count as divisible. None if the rows cannot cover the demand, or the solver finds no solution.
     """
     requested = np.flatnonzero(demand)
-    scale = np.maximum(demand[requested], 1).astype(np.float64)
-    matrix = np.column_stack((headroom[:, requested] / scale, np.full(len(headroom), 1.0 / max(nodes, 1))))
-    problem = CoveringProblem(np.concatenate((np.ones(len(requested)), [1.0 if nodes else 0.0])))
-    problem.add_columns(prices, matrix)
+    problem = CoveringProblem(demand[requested], nodes)
+    problem.add_columns(prices, headroom[:, requested])
     solved = problem.solve()
     if solved is None:
         return None
-    counts, duals = solved
+    counts, unit_prices, node_price = solved
     resource_prices = np.zeros(len(demand))
-    resource_prices[requested] = np.maximum(duals[:-1], 0) / scale
-    return ShadowPrices(resource_prices, max(0.0, duals[-1]) / max(nodes, 1), np.ceil(counts - _ROUNDING_TOLERANCE))
+    resource_prices[requested] = unit_prices
+    return ShadowPrices(resource_prices, node_price, np.ceil(counts - _ROUNDING_TOLERANCE))
 
 
 class CoveringProblem:
-    """Amounts x ≥ 0 of columns with transpose(columns) · x ≥ `least`, at the lowest cost.
+    """The cheapest mix of columns that covers the demand, with at least `nodes` nodes.
 
     A solution after `add_columns` starts from the previous one.
     """
 
-    def __init__(self, least: Prices) -> None:
+    def __init__(self, demand: Amounts, nodes: int) -> None:
+        self._scale, self._nodes = np.maximum(demand, 1).astype(np.float64), max(nodes, 1)
+        least = np.append(demand > 0, nodes > 0).astype(np.float64)
         self._row_count = len(least)
         self._solver = highspy.Highs()  # type: ignore[no-untyped-call]
         self._solver.setOptionValue("output_flag", False)
@@ -61,9 +61,10 @@ class CoveringProblem:
         infinite = np.full(self._row_count, highspy.kHighsInf)
         self._solver.addRows(self._row_count, least, infinite, 0, empty_rows, no_indices, np.zeros(0))
 
-    def add_columns(self, prices: Prices, matrix: Prices) -> None:
-        """`matrix`: the coefficients, one row per column of the problem."""
+    def add_columns(self, prices: Prices, amounts: Amounts) -> None:
+        """Each column is a node with these amounts."""
         count = len(prices)
+        matrix = np.column_stack((amounts / self._scale, np.full(count, 1.0 / self._nodes)))
         self._solver.addCols(
             count,
             prices,
@@ -75,13 +76,15 @@ class CoveringProblem:
             matrix.reshape(-1),
         )
 
-    def solve(self) -> tuple[Prices, Prices] | None:
-        """The amounts and the duals. None if the solver finds no optimal solution."""
+    def solve(self) -> tuple[Prices, Prices, float] | None:
+        """The number of nodes of each column, the price of a unit of demand, and the price of an additional node. None
+        if the solver finds no optimal solution."""
         self._solver.run()
         if self._solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return None
         found = self._solver.getSolution()
-        return np.array(found.col_value), np.array(found.row_dual)
+        duals = np.maximum(found.row_dual, 0.0)
+        return np.array(found.col_value), duals[:-1] / self._scale, float(duals[-1]) / self._nodes
 
 
 def undominated_rows(offered: Amounts | Prices, order: Indices) -> Indices:
