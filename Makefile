@@ -1,7 +1,7 @@
 # Every target installs its requirements; a second call starts at once. ARGS is passed to the command of the target.
 .DEFAULT_GOAL := help
-.PHONY: help setup controlplane tools docs pictures demo unit test test-kubernetes test-integration test-killed test-replay test-nightly \
-    test-chaos test-all check audit sbom release image bench scale-5000 scenarios chaos compare postgres clean
+.PHONY: help setup controlplane tools docs pictures demo unit test test-kubernetes test-integration test-killed test-replay test-deploy \
+    test-nightly test-chaos test-all check audit sbom release image bench scale-5000 scenarios chaos compare postgres clean
 BIN := .venv/bin
 ARGS ?=
 IMAGE ?= REGISTRY/tenure
@@ -67,6 +67,9 @@ test-replay: setup ## Replay stored histories with other hash seeds and releases
 	@for seed in 1 2 3; do PYTHONHASHSEED=$$seed $(PYTEST) -n 2 tests/replay $(ARGS) || exit 1; done
 	@$(PYTEST) -n 4 --replay-histories tests/unit/workflows $(ARGS)
 	@$(BIN)/python -m tests.replay.other_release $(REF)
+
+test-deploy: controlplane tools ## Check charts, image, CloudFormation, Terraform, alerts and dashboard with the tools that read them
+	@$(PYTEST) -n 3 --junitxml=build/deploy.xml tests/nightly/deploy tests/nightly/tools/test_release.py $(ARGS)
 
 test-nightly: controlplane tools ## Run recipe, chart, image, price and month tests, property tests at full depth
 	@$(PYTEST) -n 3 tests/nightly tests/integration/recipes $(ARGS)

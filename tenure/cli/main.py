@@ -68,7 +68,7 @@ def load_command(name: str) -> Any:
     command = get_command(found)
     command.name = name
     for one in (command, *getattr(command, "commands", {}).values()):
-        one.context_settings = {**one.context_settings, **HELP_OPTIONS}
+        one.context_settings = {**HELP_OPTIONS, **one.context_settings}
     return command
 
 

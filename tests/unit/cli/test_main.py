@@ -76,6 +76,14 @@ def test_help_has_complete_sentences_and_one_form(group: str, capsys: CaptureFix
     assert commands and (group or commands == sorted(commands))
 
 
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_worker_prints_its_own_help(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    executed: list[list[str]] = []
+    monkeypatch.setattr("os.execv", lambda path, arguments: executed.append(arguments[2:]))
+    assert cli_main.main(["worker", option]) == 0
+    assert executed == [[option]]
+
+
 def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]) -> None:
     monkeypatch.setitem(cli_main.VERBS, "demo", "no_such_module")
     assert cli_main.main(["demo"]) == 2
