@@ -4,7 +4,8 @@ The Provisioning workflow freezes and launches the launch groups of each plan.
 """
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from temporalio.common import MetricMeter
 
@@ -27,6 +28,7 @@ from tenure.controller.signals.provisioning_trigger import ProvisioningTrigger
 from tenure.controller.signals.signaller import Signal, SignalQueue, Start
 from tenure.controller.watched_cluster import WatchedCluster
 from tenure.kube.adapters.build import KubeAdapters
+from tenure.model.blockers import NOT_TRIED, PLAN_PENDING
 from tenure.model.interruption.messages import InterruptionMessage
 from tenure.model.observations import ObservedDemand, ObservedUnavailableOfferings
 from tenure.model.plan import PlanOutcome, PlanRequest
@@ -34,6 +36,9 @@ from tenure.model.workflow_states import ProvisioningState
 from tenure.tracing.recorder import TRACES
 from tenure.tracing.spans import span_of_pending_pods
 from workflows import ids
+
+_NEW_POD: Final = timedelta(seconds=10)
+"""A pod that has had no plan for longer does not delay disruption: something prevents its plan."""
 
 
 class ProvisioningController:
@@ -49,7 +54,7 @@ class ProvisioningController:
         now: Callable[[], datetime],
     ) -> None:
         self._cache, self._nominations, self._buffers = cluster.cache, cluster.nominations, cluster.buffers
-        self._now = now
+        self._pod_verdicts, self._now = cluster.pod_verdicts, now
         self._signal_queue, self._workflow_id = signal_queue, ids.provisioning(settings.cluster)
         state = ProvisioningState(cluster=settings.cluster, window=settings.window)
         self._start = Start("Provisioning", state, summary=f"provisioning of {settings.cluster}")
@@ -120,6 +125,14 @@ class ProvisioningController:
             self._interrupted_capacity.next_expiry,
             *self._trigger.wake_times,
         ]
+
+    def has_unplanned_pods(self) -> bool:
+        """Whether a new pod waits for its first plan."""
+        now, verdicts = self._now(), self._pod_verdicts
+        return any(
+            now - pod.created < _NEW_POD and verdicts.code_of(pod, now) in (NOT_TRIED, PLAN_PENDING)
+            for pod in self._cache.pending.values()
+        )
 
     async def plan(self, request: PlanRequest) -> PlanOutcome:
         before, began = self._nominations.nominated_nodes(), self._now()

@@ -10,13 +10,15 @@ from typing import Any, cast
 import pytest
 
 from tenure.apis.feature_gates import FeatureGate
+from tenure.controller import session as session_module
 from tenure.controller.cache.changes import CacheChanged
-from tenure.controller.session import GATHER_SECONDS, ControllerSession
+from tenure.controller.session import GATHER_SECONDS, MAX_PLAN_WAIT_SECONDS, ControllerSession
 from tenure.controller.settings import ControllerSettings
 from tenure.controller.watched_cluster import WatchedCluster
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.client import list_watch
 from tenure.kube.client.client import KubeClient
+from tenure.kube.client.list_watch import Delta
 from tenure.kube.client.resources import PODS
 from tenure.model.disruption.commands import DisruptionDecisionRequest
 from tenure.model.errors import Fault, Forbidden, NotFound, TryLater
@@ -24,12 +26,14 @@ from tenure.model.operator_requests import DisruptionPreviewRequest
 from tenure.model.plan import PlanRequest
 from tenure.tracing.recorder import TRACES
 from tenure.tracing.spans import FinishedSpan, key_of_pending_pods
-from tests.support.controller.builders import NOW, Json, claim, node, node_class, pod, pool
+from tests.support.controller.builders import NOW, Json, claim, node, node_class, pod, pool, stamp
 from tests.support.fakes.cloud import FakeInstances
 from tests.support.fakes.kubernetes import FakeEvents, FakeNodeClaims
 from tests.support.product.eventually import wait_until
 from tests.unit.controller.fake_temporal import FakeTemporal
 from tests.unit.controller.planning.provisioner_harness import FakeOfferings
+
+CONTAINERS = [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]
 
 
 class StubKubeClient:
@@ -74,13 +78,12 @@ class SpanList:
 
 @pytest.fixture
 def kube_client() -> StubKubeClient:
-    containers = [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]
     return StubKubeClient(
         nodepools=[pool()],
         ec2nodeclasses=[node_class()],
         nodeclaims=[claim("c1", phase="Initialized")],
         nodes=[node("n1", of="c1")],
-        pods=[pod("waits", containers=containers), pod("runs", on="n1")],
+        pods=[pod("waits", containers=CONTAINERS), pod("runs", on="n1")],
     )
 
 
@@ -135,6 +138,35 @@ async def test_session_signals_workflows_and_plans(
         assert not (await decisions).blocked
         preview = await session.preview_disruption(DisruptionPreviewRequest(cluster="demo"))
         assert preview.nodes == 2
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await session.close()
+
+
+@pytest.mark.parametrize("ending", ["plan", "time limit", "bound"])
+async def test_slow_pass_waits_for_the_plan_of_a_new_pod(
+    kube_client: StubKubeClient, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "SLOW_PASS_SECONDS", -1.0)
+    if ending == "time limit":
+        monkeypatch.setattr(session_module, "MAX_PLAN_WAIT_SECONDS", 4 * GATHER_SECONDS)
+    session = build_session(kube_client, FakeTemporal(), FakeNodeClaims())
+    task = asyncio.create_task(session.run())
+    try:
+        await session.cluster.wait_until_synced()
+        await session.plan(PlanRequest(plan_id="first"))
+        new = pod("new", containers=CONTAINERS, metadata={"creationTimestamp": stamp(-1)})
+        session.cluster.cache.on_deltas("pods", [Delta(new)])
+        decision = asyncio.create_task(session.compute_disruption(DisruptionDecisionRequest()))
+        await asyncio.sleep(2 * GATHER_SECONDS)
+        assert not decision.done()
+        if ending == "plan":
+            assert (await session.plan(PlanRequest(plan_id="second"))).created == 1
+        if ending == "bound":
+            session.cluster.cache.on_deltas("pods", [Delta(pod("new", on="n1"))])
+        async with asyncio.timeout(MAX_PLAN_WAIT_SECONDS / 2):
+            assert not (await decision).blocked
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
