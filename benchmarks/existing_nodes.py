@@ -177,7 +177,7 @@ async def _write_copies(session: SandboxSession, nodes: int, pods: int) -> None:
         for one in range(pods):
             await kube.request("POST", NAMESPACED, _copy(pod, replaced | {pod["metadata"]["name"]: f"{number}-{one}"}))
 
-    await _at_once(partial(write, number, instance) for number, instance in enumerate(copies))
+    await run_at_once(partial(write, number, instance) for number, instance in enumerate(copies))
     owner = pod["metadata"]["ownerReferences"][0]["name"]
     for path in (f"deployments/{DEPLOYMENT}", f"replicasets/{owner}"):
         body = {"spec": {"replicas": nodes * pods}}
@@ -259,7 +259,7 @@ def _list_instances(sandbox: Sandbox) -> list[Instance]:
     return list(asyncio.run(Ec2(sandbox.aws_endpoint, sandbox.plan.region).list_instances()).values())
 
 
-async def _at_once(works: Iterable[Callable[[], Awaitable[None]]]) -> None:
+async def run_at_once(works: Iterable[Callable[[], Awaitable[None]]]) -> None:
     """Run them, AT_ONCE at a time."""
     waiting = iter(works)
 
