@@ -62,6 +62,8 @@ class EvictionQueue:
         self._requests = ports.eviction_requests
         self._without_request: set[str] = set()
         """UIDs of pods that are evicted through the Eviction API although they have responders."""
+        self._undeletable: set[str] = set()
+        """UIDs of overdue pods whose deletion the API server rejected; they are counted once."""
         self._unreported: list[DrainPod] = []
         """Evicted pods without an event yet."""
 
@@ -71,11 +73,11 @@ class EvictionQueue:
         """Delete pods past their own deadline, and evict the first group of the others. Returns the group's
         blockers."""
         overdue = [pod for pod in waited if is_late(pod, deadline, now)]
-        for pod in overdue:
-            await self._force_delete(pod, int((deadline - now).total_seconds()) if deadline else 0)
+        remaining_seconds = int((deadline - now).total_seconds()) if deadline else 0
+        rejected = [one for pod in overdue if (one := await self._force_delete(pod, remaining_seconds))]
         first = min(pod.group for pod in waited)
         group = [pod for pod in waited if pod.group == first and pod not in overdue]
-        blockers = [terminating_blocker(pod) for pod in group if pod.deletion is not None]
+        blockers = [*rejected, *(terminating_blocker(pod) for pod in group if pod.deletion is not None)]
         remaining = [pod for pod in group if pod.deletion is None]
         policy_blockers = {pod.uid: one for pod in remaining if (one := self._find_policy_blocker(pod))}
         blockers += policy_blockers.values()
@@ -110,16 +112,25 @@ class EvictionQueue:
     def _is_evictable(self, pod: DrainPod) -> bool:
         return pod.evictable or (self._request.override and pod.protected)
 
-    async def _force_delete(self, pod: DrainPod, seconds: int) -> None:
-        """Publish the event before the deletion, since a retry finds the pod terminating and publishes no event."""
+    async def _force_delete(self, pod: DrainPod, seconds: int) -> EvictionBlocker | None:
+        """The blocker if the API server rejects the deletion. Other pods leave, and the deadline ends the instance.
+
+        Publish the event before the deletion, since a retry finds the pod terminating and publishes no event."""
         grace = max(seconds, 1)
-        if pod.deletion is None:
+        if pod.deletion is None and pod.uid not in self._undeletable:
             self._count_drained()
             why = f"its grace period is {grace} s"
             await self._publish_event(
                 pod, "Disrupted", f"Deleting the pod to accommodate the terminationTime of the node: {why}"
             )
-        await self._pods.force_delete(pod, grace_seconds=grace)
+        try:
+            await self._pods.force_delete(pod, grace_seconds=grace)
+        except Throttled:
+            raise
+        except Fault as fault:
+            self._undeletable.add(pod.uid)
+            return rejection_blocker(pod, fault.message)
+        return None
 
     async def _evict_pods(self, pods: Sequence[DrainPod]) -> list[EvictionBlocker]:
         """After a budget rejects the eviction of a pod, similar pods are not tried in this pass."""

@@ -15,6 +15,8 @@ STUCK_AFTER: Final = timedelta(seconds=60)
 """A drain does not wait for a pod that is this long past its deletion deadline."""
 CRITICAL: Final = frozenset({"system-cluster-critical", "system-node-critical"})
 _DEFAULT_GRACE: Final = 30
+_MAX_GRACE: Final = 10 * 365 * 24 * 3600
+"""Seconds. The API server accepts up to 2^63-1, which no timestamp can represent; a longer one counts as this."""
 
 
 def is_tolerated(tolerations: tuple[Toleration, ...], key: str, value: str, effect: str) -> bool:
@@ -138,7 +140,7 @@ def _is_set_not_ready_by_controller(pod: Mapping[str, Any]) -> bool:
 
 def _grace_seconds(pod: Mapping[str, Any]) -> int:
     seconds = pod["spec"].get("terminationGracePeriodSeconds")
-    return _DEFAULT_GRACE if seconds is None else int(seconds)
+    return _DEFAULT_GRACE if seconds is None else min(max(int(seconds), 0), _MAX_GRACE)
 
 
 def _is_stuck(pod: PodFact, now: datetime) -> bool:

@@ -179,6 +179,20 @@ async def test_pods_after_deadline_are_forced_with_minimum_grace(cluster: FakeCl
     assert cluster.pods.forced == [("web", 1)]
 
 
+async def test_rejected_deletion_of_one_pod_stops_no_other_pod_and_no_deadline(cluster: FakeCluster) -> None:
+    """60 s remain. An admission webhook rejects the deletion of `odd`, whose grace period is longer."""
+    delete_nodeclaim(cluster, grace="1h", since=timedelta(minutes=59))
+    cluster.pods.add("node-a", "odd", grace_seconds=90)
+    cluster.pods.add("node-a", "web")
+    cluster.pods.faults["force_delete"] = [Forbidden("admission webhook denied the request")] * 99
+    result = await drain(cluster, AT_ONCE)
+    assert result.outcome == "waiting" and "admission webhook" in result.blockers
+    assert cluster.pods.evicted == ["web"]
+    assert cluster.events.reasons_for("odd").count("Disrupted") == 1
+    delete_nodeclaim(cluster, grace="1m", since=timedelta(minutes=5))
+    assert (await drain(cluster)).outcome == "deadline passed"
+
+
 async def test_volume_after_deadline_is_not_awaited(cluster: FakeCluster) -> None:
     delete_nodeclaim(cluster, grace="1m", since=timedelta(minutes=5))
     cluster.pods.attach()

@@ -9,6 +9,8 @@ from tenure.kube.adapters.pods import stays_until_termination
 from tenure.kube.facts.pod_drain import drain_pod, is_protected, is_tolerated
 from tenure.model.facts import Toleration
 from tenure.model.provider_results import DrainPod
+from tenure.policy.drain.blockers import terminating_blocker
+from tenure.policy.drain.decision import escalation_deadline, is_late, next_change_at
 from tests.support.kube.builders import pod_json
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -43,6 +45,18 @@ def terminating_metadata(late_by_seconds: float) -> dict[str, Any]:
 def test_ordinary_pod_is_evicted_awaited_and_rescheduled() -> None:
     pod = build_drain_pod()
     assert (pod.waits, pod.evictable, pod.reschedulable, pod.group, pod.grace_seconds) == (True, True, True, 0, 30)
+
+
+@pytest.mark.parametrize("grace", [-(2**63), 10**11, 2**63 - 1])
+@pytest.mark.parametrize("metadata", [{}, terminating_metadata(-20)], ids=["running", "terminating"])
+def test_extreme_grace_period_has_deadlines(grace: int, metadata: dict[str, Any]) -> None:
+    """The API server accepts every int64."""
+    pod, deadline = build_drain_pod(metadata=metadata, terminationGracePeriodSeconds=grace), NOW + timedelta(hours=1)
+    assert is_late(pod, deadline, NOW) is (grace > 0 and not metadata)
+    assert NOW < escalation_deadline([pod], NOW) < NOW + timedelta(days=4000)
+    assert next_change_at((), [pod], deadline, None, NOW) == deadline
+    if metadata:
+        assert terminating_blocker(pod).passes_at == NOW + timedelta(seconds=80)
 
 
 POD_KINDS: dict[str, tuple[dict[str, Any], bool, bool, bool]] = {
