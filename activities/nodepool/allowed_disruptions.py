@@ -60,9 +60,9 @@ def _decide_allowed_disruptions(
         (_to_counted_node(claim, nodes[claim.uid].node, request) for claim in claims if _is_counted(claim)),
         key=lambda one: one.uid,
     )
-    consuming = {one.uid for one in counted if one.consuming}
-    existing = {one.uid for one in counted}
-    used_permits = [one for one in request.permits if one.claim_uid in consuming or one.claim_uid not in existing]
+    disrupted = {one.uid for one in counted if one.consuming and not one.unavailable}
+    existing = {one.uid for one in counted} | {claim.metadata.uid for claim in claims if not _was_initialized(claim)}
+    used_permits = [one for one in request.permits if one.claim_uid in disrupted or one.claim_uid not in existing]
     pool_rules = PoolDisruptionRules(request.name, pool.spec.disruption.budgets, request.rules, request.unread)
     past = update_record(request.past, used_permits, request.name, now - longest_rate(request.rules, request.unread))
     allowed_disruptions = decide_limits(pool_rules, counted, past, reason=request.reason, now=now)

@@ -107,7 +107,7 @@ def decide_permits(
     `allowed_disruptions`: by reason. `blocked_by`: if set, no request is granted, for this cause.
     """
     observed = next((one for one in allowed_disruptions.values() if one.read), None)
-    existing = {*observed.count.existing} if observed else None
+    existing = {*observed.count.existing, *_starting_nodes(observed)} if observed else None
     unavailable = {*observed.count.unavailable} if observed else set[str]()
     disrupting = {*observed.count.consuming} - unavailable if observed else set[str]()
     active = tuple(one for one in permits if _is_active(one, existing, disrupting, now))
@@ -138,6 +138,11 @@ def decide_permits(
             headroom.count_permit(request.claim_uid, unused=True)
             holders[request.claim_uid] = new_permit(request, now, now)
     return PermitDecisions(tuple(granted), tuple(waiting), why, active, deleted)
+
+
+def _starting_nodes(observed: AllowedDisruptions) -> list[str]:
+    """Budgets do not count nodes that were never initialized, but these may be repaired."""
+    return [uid for uid, candidate in observed.candidates.items() if not candidate.initialized]
 
 
 def new_permit(request: PermitRequest, now: datetime, until: datetime) -> Permit:
@@ -198,7 +203,7 @@ class _PermitHeadroom:
     now: datetime
     blocked_by: str
     unavailable: Collection[str] = ()
-    """UIDs of NodeClaims whose nodes are NotReady or missing. Budgets count them already."""
+    """UIDs of NodeClaims whose nodes are NotReady or missing."""
     leased: int = 0
     leased_unavailable: int = 0
     by_zone: Counter[str] = field(default_factory=Counter)
@@ -232,19 +237,24 @@ class _PermitHeadroom:
         if request.reason != UNHEALTHY and (young := _too_young(budget, candidate, self.now)):
             return f"NodeClaim {request.claim_name}: {young}"
         unavailable = request.claim_uid in self.unavailable
-        leased = self.leased + (self.leased_unavailable if unavailable else 0)
+        leased, leased_unavailable = self.leased, self.leased_unavailable
+        granted = f"{leased + leased_unavailable} permits granted"
         pool_headroom = BudgetHeadroom(allowed=budget.allowed, allowed_unavailable=budget.allowed_unavailable)
-        if pool_headroom.allowed_for(unavailable=unavailable) <= leased:
-            return f"NodePool {self.pool}: {budget.why}, {leased} permits granted"
-        if budget.cluster is not None and budget.cluster.allowed_for(unavailable=unavailable) <= leased:
-            return f"all NodePools: {budget.cluster.why}, {leased} permits granted"
+        if _is_exhausted(pool_headroom, leased, leased_unavailable, unavailable=unavailable):
+            return f"NodePool {self.pool}: {budget.why}, {granted}"
+        if budget.cluster and _is_exhausted(budget.cluster, leased, leased_unavailable, unavailable=unavailable):
+            return f"all NodePools: {budget.cluster.why}, {granted}"
         return self._zone_rejection_reason(budget, candidate.zone, unavailable=unavailable)
 
     def _zone_rejection_reason(self, budget: AllowedDisruptions, zone: str, *, unavailable: bool) -> str:
-        headroom = budget.zones.get(zone)
-        granted = self.by_zone[zone] + (self.unavailable_by_zone[zone] if unavailable else 0)
-        if headroom is not None and headroom.allowed_for(unavailable=unavailable) <= granted:
-            return f"NodePool {self.pool} in {zone or 'no zone'}: {headroom.why}, {granted} permits granted"
+        headroom, leased, leased_unavailable = (
+            budget.zones.get(zone),
+            self.by_zone[zone],
+            self.unavailable_by_zone[zone],
+        )
+        if headroom and _is_exhausted(headroom, leased, leased_unavailable, unavailable=unavailable):
+            granted = f"{leased + leased_unavailable} permits granted"
+            return f"NodePool {self.pool} in {zone or 'no zone'}: {headroom.why}, {granted}"
         rule = budget.zones_at_once
         begun = self.begun | {*rule.active_zones} if rule else set()
         if rule and zone not in begun and len(begun) >= rule.max_zones:
@@ -257,6 +267,14 @@ class _PermitHeadroom:
     def _find_candidate(self, uid: str) -> PermitCandidate:
         found = (one.candidates[uid] for one in self.allowed_disruptions.values() if uid in one.candidates)
         return next(found, PermitCandidate())
+
+
+def _is_exhausted(headroom: BudgetHeadroom, leased: int, leased_unavailable: int, *, unavailable: bool) -> bool:
+    """Most limits count a node that is NotReady or missing already, with and without a permit. Rates and budgets for
+    repair do not count it, so that its permit counts."""
+    if headroom.allowed_for(unavailable=True) <= leased + leased_unavailable:
+        return True
+    return not unavailable and headroom.allowed <= leased
 
 
 def _too_young(budget: AllowedDisruptions, candidate: PermitCandidate, now: datetime) -> str:

@@ -3,6 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from tenure.apis.labels import NODEPOOL, PAUSE, ZONE
 from tenure.apis.lifecyclepolicy_disruption import DisruptionRules
 from tenure.model.disruption.permits import AllowedDisruptionsRequest
@@ -11,10 +13,12 @@ from tenure.policy.disruption.budgets import AllowedDisruptions
 from tests.unit.activities.builders import FakeCluster, run_activity
 
 
-def add_nodeclaim(cluster: FakeCluster, name: str, *, pool: str = "default", zone: str = "z1", **node: Any) -> None:
+def add_nodeclaim(
+    cluster: FakeCluster, name: str, *, pool: str = "default", zone: str = "z1", initialized: str = "True", **node: Any
+) -> None:
     provider = f"aws:///us-west-2a/i-{name}"
     cluster.claims.add(name, labels={NODEPOOL: pool, ZONE: zone}, born=datetime.now(UTC) - timedelta(hours=1))
-    cluster.claims.set_status(name, provider_id=provider, Initialized="True")
+    cluster.claims.set_status(name, provider_id=provider, Initialized=initialized)
     cluster.nodes.join(f"node-{name}", provider, labels={NODEPOOL: pool}, **node)
 
 
@@ -63,16 +67,21 @@ async def test_zone_and_age_are_returned_for_candidates(cluster: FakeCluster) ->
     assert created is not None and datetime.now(UTC) - created > timedelta(minutes=59)
 
 
-async def test_rate_counts_permits_of_deleting_nodes(cluster: FakeCluster) -> None:
+@pytest.mark.parametrize("ready", [True, False])
+@pytest.mark.parametrize("initialized", ["True", "False"])
+async def test_rate_counts_permits_of_deleting_nodes(cluster: FakeCluster, ready: bool, initialized: str) -> None:
+    """An unused permit counts in the NodePool's workflow."""
     add_open_nodepool(cluster)
-    add_nodeclaim(cluster, "a")
+    add_nodeclaim(cluster, "a", initialized=initialized, ready=ready)
+    add_nodeclaim(cluster, "b")
     now = datetime.now(UTC)
     permit = Permit(claim_name="a", claim_uid="uid-a", reason="Drifted", since=now, until=now)
     rules = DisruptionRules.model_validate({"rates": [{"nodes": "1", "within": "1h"}]})
     request = AllowedDisruptionsRequest(name="default", reason="Drifted", rules=rules, permits=(permit,))
     assert (await run_activity(cluster.allowed_disruptions.read_allowed_disruptions, request)).allowed == 1
     cluster.claims.set_status("a", deleting=True)
-    assert (await run_activity(cluster.allowed_disruptions.read_allowed_disruptions, request)).allowed == 0
+    used = (await run_activity(cluster.allowed_disruptions.read_allowed_disruptions, request)).allowed == 0
+    assert used is (initialized == "True")
 
 
 async def count_consuming(cluster: FakeCluster, **fields: Any) -> int:

@@ -65,6 +65,12 @@ def decide(
     return decide_permits("gpu", requests, permits, dict.fromkeys(reasons, allowance), NOW, blocked_by=blocked_by)
 
 
+def with_starting_node(name: str, allowance: AllowedDisruptions) -> AllowedDisruptions:
+    """Budgets do not count a node that was never initialized."""
+    candidates = {**allowance.candidates, name: PermitCandidate(created=NOW, initialized=False)}
+    return allowance.model_copy(update={"candidates": candidates})
+
+
 def names(requests: tuple[PermitRequest, ...]) -> list[str]:
     return [one.claim_name for one in requests]
 
@@ -79,9 +85,7 @@ def test_longest_waiting_requests_are_granted_first() -> None:
 
 
 def test_repair_of_a_node_that_never_initialized_needs_no_budget_and_no_minimum_age() -> None:
-    nothing = allowed_disruptions(0, "a", "b", minimum_node_age=timedelta(days=1))
-    starting = nothing.candidates["a"].model_copy(update={"initialized": False})
-    nothing = nothing.model_copy(update={"candidates": {**nothing.candidates, "a": starting}})
+    nothing = with_starting_node("a", allowed_disruptions(0, "b", minimum_node_age=timedelta(days=1)))
     requests = [permit_request("a", reason="Unhealthy"), permit_request("b", reason="Unhealthy")]
     assert names(decide(requests, nothing).granted) == ["a"]
     assert names(decide([permit_request("a")], nothing).granted) == []
@@ -90,11 +94,10 @@ def test_repair_of_a_node_that_never_initialized_needs_no_budget_and_no_minimum_
 
 
 def test_permit_for_a_node_that_never_initialized_uses_no_budget() -> None:
-    budget = allowed_disruptions(1, "a", "b", "c")
-    starting = budget.candidates["a"].model_copy(update={"initialized": False})
-    budget = budget.model_copy(update={"candidates": {**budget.candidates, "a": starting}})
+    budget = with_starting_node("a", allowed_disruptions(1, "b", "c"))
     requests = [permit_request("b", reason="Unhealthy", minutes_ago=2), permit_request("c", reason="Unhealthy")]
-    assert names(decide(requests, budget, permit("a", reason="Unhealthy")).granted) == ["b"]
+    held = decide(requests, budget, permit("a", reason="Unhealthy"))
+    assert names(held.granted) == ["b"] and held.active and not held.deleted
     first = permit_request("a", reason="Unhealthy", minutes_ago=3)
     assert names(decide([first, *requests], budget).granted) == ["a", "b"]
 
@@ -118,6 +121,16 @@ def test_unavailable_nodes_wait_only_for_nodes_that_are_disrupted() -> None:
     assert lapsed.active == () and names(lapsed.granted) == ["b"]
     closed: dict[str, Any] = {**lost, "allowed_unavailable": 0}
     assert names(decide(requests, allowed_disruptions(0, "c", **closed)).granted) == []
+
+
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_limits_that_ignore_unavailable_nodes_count_their_permits(first: str) -> None:
+    """Rates, and budgets for repair: `allowed` does not count the NotReady node `a`."""
+    limit = allowed_disruptions(1, "b", consuming=("a",), unavailable=("a",))
+    requests = [permit_request(name, minutes_ago=5 if name == first else 1) for name in "ab"]
+    assert names(decide(requests, limit).granted) == [first]
+    other = [one for one in requests if one.claim_name != first]
+    assert names(decide(other, limit, permit(first)).granted) == []
 
 
 def test_permit_counts_while_its_disruption_may_still_begin() -> None:
