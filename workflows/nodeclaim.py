@@ -252,13 +252,13 @@ def _transition_cause(state: NodeClaimState, phase: Phase) -> str:
     match phase:
         case Phase.REGISTRATION if launched:
             return f"{launched.instance_type} {launched.capacity_type} in {launched.zone}"
+        case Phase.READY | Phase.INITIALIZATION if state.phase is Phase.DRAIN:
+            return "the drain was cancelled"
         case Phase.INITIALIZATION:
             if not state.initialized:
                 return f"{state.node_name} joined"
             is_rebooted = state.observed.boot_id != state.boot_id
             return f"{state.node_name} {'rebooted' if is_rebooted else 'registered again'}"
-        case Phase.READY if state.phase is Phase.DRAIN:
-            return "the drain was cancelled"
         case Phase.READY:
             return "initialized"
         case Phase.DRAIN | Phase.TERMINATION:

@@ -39,7 +39,7 @@ from workflows.phases.ready import release_permit
 
 async def run_drain(context: NodeClaimContext) -> Phase:
     if not await _run_before_drain_hooks(context):
-        return Phase.READY
+        return _phase_after_cancellation(context)
     decision = DrainDecision(do="wait")
     while True:
         context.continue_as_new_if_suggested()
@@ -72,9 +72,13 @@ async def run_drain(context: NodeClaimContext) -> Phase:
             )
             decision = _decide_next_step(context)
         if decision.do == "cancel" and await _cancel_drain(context, decision):
-            return Phase.READY
+            return _phase_after_cancellation(context)
         if context.is_past_deadline():
             context.mark_overdue()
+
+
+def _phase_after_cancellation(context: NodeClaimContext) -> Phase:
+    return Phase.READY if context.state.initialized else Phase.INITIALIZATION
 
 
 def _count_disrupted_pods(context: NodeClaimContext, result: DrainResult) -> None:

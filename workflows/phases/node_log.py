@@ -27,6 +27,7 @@ _SPECIAL_MESSAGES: dict[tuple[Phase | None, Phase], str] = {
     (Phase.LAUNCH, Phase.READY): "recovered nodeclaim",
     (Phase.READY, Phase.INITIALIZATION): "initializing node again",
     (Phase.DRAIN, Phase.READY): "cancelled drain",
+    (Phase.DRAIN, Phase.INITIALIZATION): "cancelled drain",
     (Phase.DRAIN, Phase.TERMINATION): "drained node",
 }
 

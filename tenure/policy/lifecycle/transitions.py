@@ -30,6 +30,7 @@ TRANSITIONS: dict[Phase, dict[Phase, str]] = {
     Phase.DRAIN: {
         Phase.TERMINATION: "pods and volumes are gone, or the termination grace period is over",
         Phase.READY: "a policy or AWS cancelled the drain, and the NodeClaim is not being deleted",
+        Phase.INITIALIZATION: "a policy or AWS cancelled the drain, and the node was never initialized",
     },
     Phase.TERMINATION: {Phase.DELETED: "EC2 no longer lists the instance, and the finalizers are removed"},
     Phase.DELETED: {},

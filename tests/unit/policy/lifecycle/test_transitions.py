@@ -23,6 +23,7 @@ EDGES = {
     (Phase.READY, Phase.DRAIN),
     (Phase.DRAIN, Phase.TERMINATION),
     (Phase.DRAIN, Phase.READY),
+    (Phase.DRAIN, Phase.INITIALIZATION),
     (Phase.TERMINATION, Phase.DELETED),
 }
 LIMITS = Deadlines(

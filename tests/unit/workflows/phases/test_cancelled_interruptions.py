@@ -23,14 +23,16 @@ from tests.support.workflows.eventually import (
     is_in_phase,
     query_state,
     wait_until,
+    wait_until_phase,
 )
 from tests.support.workflows.interruption_messages import (
+    STATEFUL,
     blocked_for_approval,
     interruption_rules,
     ready_with_rules,
     send_message,
 )
-from tests.support.workflows.nodeclaim_workflows import delete_nodeclaim, is_in_service
+from tests.support.workflows.nodeclaim_workflows import BUSY, delete_nodeclaim, is_in_service, registered_nodeclaim
 from tests.unit.workflows.phases.test_stop_start import STOP_START
 
 
@@ -66,6 +68,23 @@ async def test_interruption_overrides_do_not_disrupt_in_running_drain(fake: Work
     await send_message(fake, handle, "spotInterruption")
     await handle.result()
     assert fake.pods.evicted == ["web", "kept"]
+
+
+async def test_withdrawn_event_lets_a_starting_node_initialize(fake: WorkerHarness) -> None:
+    handle = await registered_nodeclaim(fake)
+    rules = interruption_rules(workloads=[STATEFUL])
+    fake.pods.add("node-a", "db", labels={"state": "kept"})
+    fake.nodes.update_node("node-a", ready=True)
+    await fake.signal_observed(handle, **BUSY, **rules, waiting_for=["ResourceNotRegistered: nvidia.com/gpu"])
+    await wait_until(lambda: is_blocked_by(handle, "ResourceNotRegistered"))
+    await send_message(fake, handle, starts=await fake.now() + timedelta(hours=48))
+    await wait_until(lambda: is_blocked_by(handle, "default/db"))
+    await send_message(fake, handle, status="withdrawn")
+    await wait_until_phase(handle, Phase.INITIALIZATION)
+    assert (await query_state(handle)).history[-1].cause == "the drain was cancelled"
+    await fake.signal_observed(handle, **BUSY, **rules)
+    await wait_until_phase(handle, Phase.READY)
+    assert fake.claims.condition_text("a", "Initialized").startswith("True") and is_in_service(fake)
 
 
 async def test_withdrawn_event_returns_node_to_service(fake: WorkerHarness) -> None:
