@@ -43,7 +43,7 @@ from tenure.policy.disruption.commands import (
 )
 from workflows import ids
 from workflows.activity_options import PLAN, is_continue_as_new_due, is_unpolled, with_summary
-from workflows.disruption.command_context import Command, ContinueAsNewRequested
+from workflows.disruption.command_context import OPERATOR_CANCELLED, Command, ContinueAsNewRequested
 from workflows.metrics import count_command, count_ending
 from workflows.phases.node_log import command_fields
 
@@ -101,7 +101,9 @@ async def create_replacements(command: Command) -> Step:
     )
     options = {**with_summary(PLAN, "validate, create replacements"), "task_queue": ids.plan_queue(state.cluster)}
     try:
-        result = await workflow.execute_activity_method(PlannerHostActivities.create_replacements, request, **options)
+        result = await command.wait_for_result(
+            workflow.start_activity_method(PlannerHostActivities.create_replacements, request, **options)
+        )
     except ActivityError as error:
         if is_cancelled_exception(error):
             raise
@@ -238,7 +240,7 @@ class DisruptionWorkflow:
             return await STEPS[step](command)
         except (asyncio.CancelledError, ActivityError) as error:
             if is_cancelled_exception(error):
-                return command.stop_with("cancelled", command.state.revocation or "an operator cancelled it")
+                return command.stop_with("cancelled", command.state.revocation or OPERATOR_CANCELLED)
             return command.stop_with("failed", str(error.__cause__ or error), outage=is_unpolled(error))
 
     @workflow.signal(description="From a NodePool: a disruption permit, or what blocks it")

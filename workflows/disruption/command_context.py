@@ -6,7 +6,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from temporalio import workflow
 from temporalio.workflow import ActivityCancellationType
@@ -33,6 +33,8 @@ from workflows import current_details, ids, visibility
 from workflows.activity_options import COMMAND, is_continue_as_new_due, try_signal, with_summary
 from workflows.timers import time_until
 
+T = TypeVar("T")
+OPERATOR_CANCELLED: Final = "an operator cancelled it"
 CommandActivity = Callable[[Any, CommandRequest], Awaitable[CommandResult]]
 
 
@@ -110,8 +112,7 @@ class Command:
         bound = {"schedule_to_close_timeout": max(until - workflow.now(), timedelta(seconds=1))} if until else {}
         options = {**with_summary(COMMAND, summary), **bound}
         if not stoppable:
-            result: CommandResult = await workflow.execute_activity_method(activity, request, **options)
-            return result
+            return await self.wait_for_result(workflow.start_activity_method(activity, request, **options))
         # A running attempt must not delete a node while the rollback restores it.
         options["cancellation_type"] = ActivityCancellationType.WAIT_CANCELLATION_COMPLETED
         handle = workflow.start_activity_method(activity, request, **options)
@@ -121,6 +122,15 @@ class Command:
         finally:
             cancel_task.cancel()
         return result
+
+    async def wait_for_result(self, handle: workflow.ActivityHandle[T]) -> T:
+        """Wait for the end of an activity although the workflow is cancelled meanwhile, and record the cancellation.
+        Otherwise an attempt that still runs would change nodes after the rollback. Raises ActivityError."""
+        try:
+            return await asyncio.shield(handle)
+        except asyncio.CancelledError:
+            self.update_state(revocation=self.state.revocation or OPERATOR_CANCELLED)
+            return await handle
 
     async def _cancel_when_revoked(self, handle: workflow.ActivityHandle[CommandResult]) -> None:
         await workflow.wait_condition(lambda: bool(self.state.revocation))

@@ -1,5 +1,6 @@
 """A person cancels a command: by update, by `tenure cancel`, or by signal."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -7,9 +8,12 @@ import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowUpdateFailedError
 
+from activities import runtime
+from tenure.apis.labels import DISRUPTION_REASON
+from tenure.apis.nodeclaim import NodeClaim
 from tenure.cli.disruption.approve import send_cancel
 from tenure.cli.exit_codes import UsageError
-from tenure.model.disruption.commands import CommandCancellation
+from tenure.model.disruption.commands import CommandCancellation, ReplacementRequest, ReplacementResult
 from tenure.model.errors import TryLater
 from tenure.policy.disruption.commands import active_backoffs, record_command_result
 from tests.support.fakes.permit_granter import PermitGranterWorkflow
@@ -101,6 +105,58 @@ async def test_workflow_cancellation_stops_deletion_before_rollback(host: Worker
     history = await handle.fetch_history()
     kinds = [event.event_type for event in history.events]
     assert EventType.EVENT_TYPE_ACTIVITY_TASK_CANCELED in kinds
+
+
+async def test_workflow_cancellation_waits_until_nodes_are_tainted(
+    host: WorkerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attempt learns of a cancellation at its next heartbeat, and the API server answers before."""
+    monkeypatch.setattr(runtime, "HEARTBEAT_EVERY_SECONDS", 1.5)
+    writing, patch = asyncio.Event(), host.claims.patch
+
+    async def patch_slowly(name: str, uid: str, **changes: Any) -> NodeClaim | None:
+        if any(one.type == DISRUPTION_REASON and one.status == "True" for one in changes.get("conditions", ())):
+            writing.set()
+            await asyncio.sleep(0.3)
+        return await patch(name, uid, **changes)
+
+    monkeypatch.setattr(host.claims, "patch", patch_slowly)
+    await start_permit_granter(host)
+    handle = await start_command(host, make_proposal("a", "b", replacements=0))
+    await asyncio.wait_for(writing.wait(), 20)
+    await assert_cancelled_without_trace(host, handle)
+
+
+async def test_workflow_cancellation_waits_until_replacements_exist(
+    host: WorkerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planner's host creates them, even if the activity that waits for them is cancelled."""
+    monkeypatch.setattr(runtime, "HEARTBEAT_EVERY_SECONDS", 0.1)
+    creating, create = asyncio.Event(), host.disruption.create_replacements
+
+    async def create_slowly(request: ReplacementRequest) -> ReplacementResult:
+        creating.set()
+        await asyncio.sleep(0.5)
+        return await create(request)
+
+    async def join(request: ReplacementRequest) -> ReplacementResult:
+        return await asyncio.shield(asyncio.create_task(create_slowly(request)))
+
+    monkeypatch.setattr(host.disruption, "create_replacements", join)
+    await start_permit_granter(host)
+    handle = await start_command(host, make_proposal("a", "b", replacements=1))
+    await asyncio.wait_for(creating.wait(), 20)
+    await assert_cancelled_without_trace(host, handle)
+    replacements = [name for name in host.claims.found if name.startswith("new-")]
+    assert not replacements
+
+
+async def assert_cancelled_without_trace(host: WorkerHarness, handle: CommandHandle) -> None:
+    await handle.cancel()
+    over = await handle.result()
+    assert (over.ending, over.why) == ("cancelled", "an operator cancelled it")
+    await asyncio.sleep(0.6)
+    assert is_undisturbed(host, "a", "b")
 
 
 @pytest.mark.parametrize(
