@@ -26,6 +26,7 @@ from tenure.model.disruption.decision import CommandCandidate
 from tenure.model.errors import Fault
 from tenure.model.node_health import RepairDue
 from tenure.model.nodeclaim.requests import DisruptionResult, NodeClaimDisruptionRequest, NodeClaimRef, ReportRequest
+from tenure.policy.drain.blockers import find_budget_rejection
 from tenure.policy.lifecycle.repair import DO_NOT_REPAIR_MESSAGE
 
 log = structlog.get_logger(__name__)
@@ -56,7 +57,7 @@ def pods_blocker(pods: Iterable[DrainPod]) -> str:
 class DisruptionActivities:
     def __init__(self, ports: Ports) -> None:
         self._claims, self._nodes, self._pods, self._events = ports.claims, ports.nodes, ports.pods, ports.events
-        self._breaker = CircuitBreaker(ports)
+        self._budgets, self._breaker = ports.pod_disruption_budgets, CircuitBreaker(ports)
 
     @activity.defn
     @map_faults
@@ -341,7 +342,17 @@ class DisruptionActivities:
         reschedulable = [f"{pod.namespace}/{pod.name}" for pod in pods if pod.reschedulable]
         if reschedulable:
             return f"not empty: {', '.join(reschedulable[:3])}"
-        return pods_blocker(pods)
+        return pods_blocker(pods) or await self._budget_blocker(pods)
+
+    async def _budget_blocker(self, pods: Iterable[DrainPod]) -> str:
+        """Of an empty node: a PodDisruptionBudget that allows no eviction of a pod of a DaemonSet (reference 4.2)."""
+        evicted = [pod for pod in pods if pod.evictable]
+        for namespace in sorted({pod.namespace for pod in evicted}):
+            budgets = await self._budgets.in_namespace(namespace)
+            for pod in evicted:
+                if pod.namespace == namespace and (why := find_budget_rejection(pod, budgets)):
+                    return why
+        return ""
 
     @activity.defn
     @map_faults

@@ -111,11 +111,12 @@ class Command:
         )
         bound = {"schedule_to_close_timeout": max(until - workflow.now(), timedelta(seconds=1))} if until else {}
         options = {**with_summary(COMMAND, summary), **bound}
+        if stoppable:
+            # A running attempt must not delete a node while the rollback restores it.
+            options["cancellation_type"] = ActivityCancellationType.WAIT_CANCELLATION_COMPLETED
+        handle: workflow.ActivityHandle[CommandResult] = workflow.start_activity_method(activity, request, **options)
         if not stoppable:
-            return await self.wait_for_result(workflow.start_activity_method(activity, request, **options))
-        # A running attempt must not delete a node while the rollback restores it.
-        options["cancellation_type"] = ActivityCancellationType.WAIT_CANCELLATION_COMPLETED
-        handle = workflow.start_activity_method(activity, request, **options)
+            return await self.wait_for_result(handle)
         cancel_task = asyncio.create_task(self._cancel_when_revoked(handle))
         try:
             result = await handle

@@ -56,6 +56,18 @@ def budget_blocker(pod: DrainPod, eviction: Eviction, budgets: Sequence[PodDisru
     )
 
 
+def find_budget_rejection(pod: DrainPod, budgets: Sequence[PodDisruptionBudgetFact]) -> str:
+    """Why the Eviction API would reject the pod now; empty if it would not. `budgets`: all of the pod's namespace."""
+    mine = budgets_of(pod, budgets)
+    subject = f"pod {pod.namespace}/{pod.name}"
+    if len(mine) > 1:
+        return f"more than one PodDisruptionBudget selects {subject}: {', '.join(one.name for one in mine)}"
+    for one in mine:
+        if one.disruptions_allowed <= 0 and not (one.always_allow_unhealthy and not pod.ready):
+            return f"{subject}: {_budget_name(one)} allows no disruption now"
+    return ""
+
+
 def rejection_blocker(pod: DrainPod, message: str) -> EvictionBlocker:
     return new_pod_blocker(
         pod,

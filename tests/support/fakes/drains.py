@@ -16,7 +16,7 @@ class FakeBudgets(FaultInjectable):
 
     def add(self, name: str, **fields: Any) -> None:
         """A budget that selects every pod of its namespace by default."""
-        self.found.append(PodDisruptionBudgetFact(namespace="default", name=name, **{"selector": (), **fields}))
+        self.found.append(PodDisruptionBudgetFact(name=name, **{"namespace": "default", "selector": (), **fields}))
 
     async def in_namespace(self, namespace: str) -> Sequence[PodDisruptionBudgetFact]:
         return [one for one in self.found if one.namespace == namespace]

@@ -1,6 +1,7 @@
 """Deletion of a NodeClaim after a final check, without partial results."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -38,6 +39,28 @@ async def test_non_reschedulable_pods_do_not_block_deletion(cluster: FakeCluster
     cluster.add_running_node()
     cluster.pods.add("node-a", "daemon", reschedulable=False)
     assert (await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)).outcome == "deleting"
+
+
+@pytest.mark.parametrize(
+    ("budgets", "blocker"),
+    [
+        ([{"allowed": 1}], ""),
+        ([{"allowed": 0}], "pod default/daemon: PodDisruptionBudget default/b0 allows no disruption now"),
+        ([{"allowed": 0, "always_allow_unhealthy": True}], ""),
+        ([{"allowed": 1}, {"allowed": 1}], "more than one PodDisruptionBudget selects pod default/daemon: b0, b1"),
+        ([{"allowed": 0, "namespace": "other"}], ""),
+    ],
+)
+async def test_budget_of_a_daemonset_keeps_an_empty_node(
+    cluster: FakeCluster, budgets: list[dict[str, Any]], blocker: str
+) -> None:
+    cluster.add_running_node()
+    cluster.pods.add("node-a", "daemon", reschedulable=False, ready=False)
+    for number, fields in enumerate(budgets):
+        cluster.budgets.add(f"b{number}", **fields)
+    result = await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)
+    assert (result.outcome, result.why) == (("not now", blocker) if blocker else ("deleting", ""))
+    assert cluster.is_disrupted() is (not blocker)
 
 
 async def test_involuntary_disruption_ignores_pods_and_annotations(cluster: FakeCluster) -> None:
