@@ -218,7 +218,7 @@ class DrainPass:
 
     async def _delete_node(self, node: NodeFact | None) -> None:
         if node is not None and not node.deleting and node.uid not in self._deleted:
-            await self._nodes.delete(node.name)
+            await self._nodes.delete(node.name, node.uid)
             self._deleted.add(node.uid)
 
     async def _resolve_deadline(

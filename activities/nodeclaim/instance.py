@@ -79,8 +79,8 @@ class InstanceActivities:
             return
         try:
             if not node.deleting:
-                await self._nodes.delete(name)
-            await self._nodes.release(name)
+                await self._nodes.delete(name, node.uid)
+            await self._nodes.release(name, node.uid)
         except NotFound:
             return
         log.info("deleted node", Node={"name": name}, **{"provider-id": provider_id})

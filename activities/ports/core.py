@@ -136,10 +136,10 @@ class Nodes(Labelled, Protocol):
         """Set or remove conditions without a change of the others; False if the Node is gone. A lifecycle condition
         that another controller has set stays."""
 
-    async def delete(self, name: str) -> bool:
-        """Request deletion; False if it is gone."""
+    async def delete(self, name: str, uid: str) -> bool:
+        """Request deletion with a UID precondition; False if it is gone."""
 
-    async def release(self, name: str) -> bool:
+    async def release(self, name: str, uid: str) -> bool:
         """Remove the termination finalizer; False if it is gone."""
 
 

@@ -155,11 +155,11 @@ class KubeNodes(AnnotationPatcher):
             return False
         return True
 
-    async def delete(self, name: str) -> bool:
-        return await self._nodes.delete(name)
+    async def delete(self, name: str, uid: str) -> bool:
+        return await self._nodes.delete(name, uid=uid)
 
-    async def release(self, name: str) -> bool:
-        return await self._nodes.drop_finalizer(name, labels.TERMINATION_FINALIZER)
+    async def release(self, name: str, uid: str) -> bool:
+        return await self._nodes.drop_finalizer(name, labels.TERMINATION_FINALIZER, uid=uid)
 
 
 def _may_write(current: Json | None, patch: ConditionPatch) -> bool:

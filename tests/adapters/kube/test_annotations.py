@@ -16,10 +16,10 @@ from tests.support.kube.builders import claim_json, node_json
 @pytest.fixture
 async def node(kube: KubeAdapters, admin: KubeClient, unique: Callable[[str], str]) -> AsyncIterator[str]:
     name = unique("paused")
-    await admin.request("POST", NODES.path(), body=node_json(name))
+    created = await admin.request("POST", NODES.path(), body=node_json(name))
     yield name
-    await kube.nodes.release(name)
-    await kube.nodes.delete(name)
+    await kube.nodes.release(name, created["metadata"]["uid"])
+    await kube.nodes.delete(name, created["metadata"]["uid"])
 
 
 async def read_annotation(kube: KubeAdapters, node: str) -> str | None:

@@ -26,10 +26,10 @@ DISRUPTED = Taint(key=labels.DISRUPTED_TAINT_KEY, effect=labels.NO_SCHEDULE)
 @pytest.fixture
 async def node(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> AsyncIterator[str]:
     name = unique("node")
-    await admin.request("POST", NODES.path(), body=node_json(name, taints=[UNREGISTERED]))
+    created = await admin.request("POST", NODES.path(), body=node_json(name, taints=[UNREGISTERED]))
     yield name
-    await kube.nodes.release(name)
-    await kube.nodes.delete(name)
+    await kube.nodes.release(name, created["metadata"]["uid"])
+    await kube.nodes.delete(name, created["metadata"]["uid"])
 
 
 def claim_for(node: str, **spec: Any) -> NodeClaim:
@@ -221,17 +221,21 @@ async def test_missing_node_raises_no_error(kube: KubeAdapters) -> None:
     assert await kube.nodes.mark_disrupted("no-such-node") is None
     assert not await kube.nodes.unmark_disrupted("no-such-node")
     assert not await kube.nodes.mark_initialized("no-such-node")
-    assert not await kube.nodes.delete("no-such-node")
-    assert not await kube.nodes.release("no-such-node")
+    assert not await kube.nodes.delete("no-such-node", "uid")
+    assert not await kube.nodes.release("no-such-node", "uid")
 
 
 async def test_finalizer_keeps_a_deleted_node_until_released(kube: KubeAdapters, node: str) -> None:
     await kube.nodes.register(node, claim_for(node))
     assert await kube.nodes.mark_initialized(node)
-    assert await kube.nodes.delete(node)
+    found = await kube.nodes.get(node)
+    assert found is not None
+    assert not await kube.nodes.delete(node, "uid-of-an-earlier-node")
+    assert await kube.nodes.delete(node, found.uid)
     deleting = await kube.nodes.get(node)
     assert deleting is not None and deleting.deleting and deleting.labels[labels.INITIALIZED] == "true"
-    assert await kube.nodes.release(node)
+    assert not await kube.nodes.release(node, "uid-of-an-earlier-node")
+    assert await kube.nodes.release(node, found.uid)
     assert await kube.nodes.get(node) is None
 
 

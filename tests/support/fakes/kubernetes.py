@@ -289,11 +289,14 @@ class FakeNodes(FakeAnnotated):
         new = tuple(NodeCondition(type=one.type, status=one.status, since=now) for one in conditions if one.status)
         return self.update_node(name, conditions=(*others, *new)) is not None
 
-    async def delete(self, name: str) -> bool:
-        return self.update_node(name, deleting=True) is not None
+    async def delete(self, name: str, uid: str) -> bool:
+        return self._has(name, uid) and self.update_node(name, deleting=True) is not None
 
-    async def release(self, name: str) -> bool:
-        return self.found.pop(name, None) is not None
+    async def release(self, name: str, uid: str) -> bool:
+        return self._has(name, uid) and self.found.pop(name, None) is not None
+
+    def _has(self, name: str, uid: str) -> bool:
+        return name in self.found and self.found[name].uid == uid
 
 
 @dataclass

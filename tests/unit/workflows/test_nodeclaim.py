@@ -181,7 +181,7 @@ async def test_stopped_instance_of_a_not_ready_node_is_reported_until_it_is_read
 async def test_missing_node_without_instance_is_deleted(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
     fake.instances.running.clear()
-    await fake.nodes.release("node-a")
+    await fake.nodes.release("node-a", "uid-node-a")
     await fake.signal_observed(handle)
     outcome = await handle.result()
     assert outcome.reason == "GarbageCollected"

@@ -189,7 +189,7 @@ async def test_deadline_is_published_once_with_cached_nodeclaim(
     cluster.claims.found["a"]["spec"]["terminationGracePeriod"] = "1h"
     cluster.pods.add("node-a", "web")
     cluster.pods.blocked["web"] = BUDGET_MESSAGE
-    await cluster.nodes.delete("node-a")
+    await cluster.nodes.delete("node-a", "uid-node-a")
     monkeypatch.setattr("activities.nodeclaim.drain.MIN_BLOCKED_SECONDS", 0.05)
     await drain_status(cluster)
     assert cluster.events.reasons_for("a").count("TerminationGracePeriodExpiring") == 1
@@ -339,7 +339,9 @@ async def test_manual_deletion_ends_deferral(cluster: FakeCluster, deleted: str)
     rules = DrainRules.model_validate({"whenBlocked": "giveUp", "blockedFor": "2h"})
     _, known = await drain_status(cluster, defers_deletion=True, rules=rules)
     assert "is cancelled at" in known.follows
-    await (cluster.claims.delete("a", "uid-a") if deleted == "NodeClaim" else cluster.nodes.delete("node-a"))
+    await (
+        cluster.claims.delete("a", "uid-a") if deleted == "NodeClaim" else cluster.nodes.delete("node-a", "uid-node-a")
+    )
     result, found = await drain_status(cluster, defers_deletion=True, rules=rules, known=known, poll_timeout=0)
     assert not result.defers_deletion and "can no longer be cancelled" in found.follows
     assert "deletionTimestamp" in cluster.claims.found["a"]["metadata"] and cluster.nodes.found["node-a"].deleting

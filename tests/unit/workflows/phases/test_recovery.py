@@ -165,7 +165,7 @@ async def test_lost_reboot_leaves_neither_taint_nor_condition(fake: WorkerHarnes
     conditions += [ConditionPatch(type=labels.INITIALIZED_CONDITION, status="Unknown", reason=labels.REBOOTING)]
     await fake.claims.patch("a", "uid-a", conditions=conditions, now=await fake.now())
     if not node_exists:
-        await fake.nodes.delete("node-a")
+        await fake.nodes.delete("node-a", "uid-node-a")
     await fake.sleep(minutes=5)
     rebuilt: Handle = await fake.start(await get_nodeclaim(fake, "a"), **(BUSY if node_exists else {}))
     await wait_until_phase(rebuilt, Phase.READY if node_exists else Phase.INITIALIZATION)

@@ -114,7 +114,7 @@ async def test_instance_of_force_removed_nodeclaim_is_terminated(fake: WorkerHar
 
 async def test_manually_deleted_node_terminates_nodeclaim(fake: WorkerHarness) -> None:
     handle = await ready_nodeclaim(fake)
-    await fake.nodes.delete("node-a")
+    await fake.nodes.delete("node-a", "uid-node-a")
     await fake.signal_observed(handle, **BUSY, deleting=True)
     await handle.result()
     assert fake.claims.found == {} and len(fake.instances.terminated) == 1
