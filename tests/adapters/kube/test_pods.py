@@ -35,11 +35,11 @@ DRIVER = "test"
 @pytest.fixture
 async def node(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> AsyncIterator[str]:
     name = unique("node")
-    await admin.request("POST", NODES.path(), body=node_json(name))
+    created = await admin.request("POST", NODES.path(), body=node_json(name))
     yield name
     for pod in await kube.pods.on_node(name, now=datetime.now(UTC)):
         await kube.pods.force_delete(pod, grace_seconds=0)
-    await kube.nodes.delete(name)
+    await kube.nodes.delete(name, created["metadata"]["uid"])
 
 
 async def run_pod(kube: KubeAdapters, admin: KubeClient, name: str, node: str, **more: Any) -> DrainPod:
