@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Self
 
-from temporalio.api.enums.v1 import EventType
+from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
 from temporalio.service import RPCError
 
 from tenure.cli.nodes.workflows import nodeclaim_name
@@ -15,6 +15,7 @@ from tests.support.product.product import DedicatedProduct
 POLL_SECONDS = 0.3
 """Seconds between polls for new workflows."""
 FAILED = EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
+UNHANDLED_COMMAND = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND
 
 
 class HistoryFollower:
@@ -29,7 +30,8 @@ class HistoryFollower:
         """The newest event, as text."""
         self.kinds = Counter[str]()
         self.failed_tasks: list[str] = []
-        """Failed workflow tasks: a bug, or code that does not replay. Tasks of killed workers time out instead."""
+        """Failed workflow tasks: a bug, or code that does not replay. Tasks of killed workers time out instead. The
+        server also rejects the completion of a workflow that has just received a signal, and repeats the task."""
 
     @asynccontextmanager
     async def follow(self) -> AsyncIterator[Self]:
@@ -68,6 +70,7 @@ class HistoryFollower:
                 self.count += 1
                 self.last = f"{kind} of {name}"
                 self.kinds[kind] += 1
-                if event.event_type == FAILED:
-                    self.failed_tasks.append(f"{name}: {event.workflow_task_failed_event_attributes.failure.message}")
+                failed = event.workflow_task_failed_event_attributes
+                if event.event_type == FAILED and failed.cause != UNHANDLED_COMMAND:
+                    self.failed_tasks.append(f"{name}: {failed.failure.message}")
                 self._event_received.notify_all()
