@@ -59,9 +59,9 @@ from tenure.worker.temporal_workers import (
     activity_worker,
     plan_worker,
     shut_down,
+    tracing,
     workflow_worker,
 )
-from tenure.worker.tracing import tracing
 from workflows import ids
 
 log = structlog.get_logger("worker")

@@ -13,7 +13,7 @@ import structlog
 from temporalio import activity
 
 from activities.node_conditions import set_node_conditions
-from activities.nodeclaim.circuit_breaker import CircuitBreaker
+from activities.nodeclaim.repair import CircuitBreaker
 from activities.ports.core import ConditionPatch, DrainPod, NodeFact, Ports, find_node, find_nodeclaim, publish_event_on
 from activities.runtime import background_heartbeat, call_for_each, map_faults
 from tenure.apis import labels

@@ -12,10 +12,9 @@ from activities.nodeclaim.eviction import BatchedFirstEviction
 from activities.nodeclaim.hooks import HookActivities
 from activities.nodeclaim.instance import InstanceActivities
 from activities.nodeclaim.launch import LaunchActivities
-from activities.nodeclaim.reboot import RebootActivities
 from activities.nodeclaim.recovery import RecoveryActivities
 from activities.nodeclaim.registration import RegistrationActivities
-from activities.nodeclaim.repair import RepairActivities
+from activities.nodeclaim.repair import RebootActivities, RepairActivities
 from activities.nodeclass import NodeClassActivities
 from activities.nodepool.allowed_disruptions import AllowedDisruptionsActivities
 from activities.nodepool.rollout import RolloutActivities

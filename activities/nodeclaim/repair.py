@@ -1,10 +1,12 @@
-"""Repair: one step for an unhealthy node, after live reads of it and of the other nodes of its NodePool."""
+"""Repair: one step for an unhealthy node, after live reads of it and of the other nodes of its NodePool. Also the end
+of its reboot, and the circuit breaker, which holds repairs while too many nodes of a NodePool are unhealthy."""
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from temporalio import activity
 
-from activities.nodeclaim.circuit_breaker import CircuitBreaker
+from activities.nodeclaim.eviction import withdraw_requests
 from activities.ports.core import ConditionPatch, NodeFact, Ports, find_node, find_nodeclaim, publish_event_on
 from activities.runtime import map_faults
 from tenure.apis import labels
@@ -13,8 +15,48 @@ from tenure.apis.nodeclaim import NodeClaim
 from tenure.clock import utc_now
 from tenure.model.base import parse_instance_id, parse_timestamp
 from tenure.model.errors import TryLater
-from tenure.model.node_health import RepairDue, RepairRequest, RepairResult
-from tenure.policy.lifecycle.repair import DO_NOT_REPAIR_MESSAGE, is_unhealthy
+from tenure.model.node_health import RebootEnd, RepairDue, RepairRequest, RepairResult
+from tenure.model.nodeclaim.node_identity import NodeStatus, identify_nodes
+from tenure.policy.lifecycle.repair import DO_NOT_REPAIR_MESSAGE, decide_breaker, is_unhealthy
+
+_EVENT = "NodeRepairBlocked"
+
+
+class CircuitBreaker:
+    def __init__(self, ports: Ports) -> None:
+        self._pools, self._claims, self._nodes, self._events = ports.pools, ports.claims, ports.nodes, ports.events
+
+    async def check(
+        self, claim: NodeClaim, node: NodeFact, pool: str, conditions: Collection[tuple[str, str]], max_unhealthy: str
+    ) -> str:
+        """Why no node may be repaired; empty if allowed. The Node, the NodeClaim and the NodePool get an event.
+
+        `pool`: empty for a standalone NodeClaim.
+        """
+        why = await self._rejection_reason(pool, conditions, max_unhealthy)
+        if why:
+            scope = "nodepool" if pool else "cluster"
+            message = f"more than {max_unhealthy} nodes are unhealthy in the {scope}: {why}"
+            await publish_event_on(self._events, "Node", node, _EVENT, message)
+            await publish_event_on(self._events, "NodeClaim", claim, _EVENT, message)
+            nodepool = await self._pools.get(pool) if pool else None
+            if nodepool is not None:
+                await publish_event_on(self._events, "NodePool", nodepool, _EVENT, message)
+        return why
+
+    async def _rejection_reason(self, pool: str, conditions: Collection[tuple[str, str]], max_unhealthy: str) -> str:
+        """A missing Node is unhealthy. For a standalone NodeClaim, the whole cluster counts (reference 3.11)."""
+        selector = {labels.NODEPOOL: pool} if pool else None
+        nodes = await self._nodes.list(labels=selector)
+        claims = [one for one in await self._claims.list(labels=selector) if not one.metadata.is_deleting]
+        identities = identify_nodes(claims, nodes).values()
+        strangers = {node.name for one in identities for node in one.strangers}
+        missing = sum(one.status is NodeStatus.MISSING for one in identities)
+        counted = [node for node in nodes if node.name not in strangers]
+        unhealthy = missing + sum(is_unhealthy(node, conditions) for node in counted)
+        where = f"of NodePool {pool}" if pool else "of the cluster"
+        return decide_breaker(unhealthy, missing + len(counted), max_unhealthy, where=where)
+
 
 REBOOT_MEMORY = timedelta(hours=1)
 """How long the NodeClaim's reboot annotation prevents another reboot, since the workflow may have been rebuilt."""
@@ -171,3 +213,55 @@ def _is_recorded(claim: NodeClaim, request: RepairRequest, now: datetime) -> boo
     return bool(
         rebooted_at and rung.isdigit() and int(rung) >= request.step_index and rebooted_at + REBOOT_MEMORY > now
     )
+
+
+class RebootActivities:
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self._claims, self._nodes, self._events = ports.claims, ports.nodes, ports.events
+
+    @activity.defn
+    @map_faults
+    async def observe_reboot(self, request: RepairRequest) -> bool:
+        """Remove the taint of a node that reports another boot ID. Returns true."""
+        await self._nodes.unmark_rebooting(request.node_name)
+        message = f"{request.condition}: the instance rebooted, boot ID changed"
+        await publish_event_on(self._events, "NodeClaim", request, "RebootObserved", message)
+        return True
+
+    @activity.defn
+    @map_faults
+    async def end_reboot(self, end: RebootEnd) -> bool:
+        """Remove the taint, and set Rebooting to False. A cancelled reboot leaves no condition. Returns true.
+
+        An instance that did not reboot is as initialized as before.
+        """
+        request = end.repair
+        claim = await find_nodeclaim(self._claims, request.name, request.uid)
+        node = await find_node(self._nodes, request.node_name, request.provider_id)
+        if node is not None:
+            await self._nodes.unmark_rebooting(node.name)
+            await withdraw_requests(self._ports, node.name)
+        if claim is None or claim.metadata.is_deleting:
+            return True
+        if node is not None and end.outcome != "succeeded":
+            await self._restore_initialized(claim, node, before=request.reboot.boot_id if request.reboot else "")
+        await self._claims.patch(claim.name, claim.uid, conditions=(_ended_condition(end),), now=utc_now())
+        await self._claims.patch_annotations(claim.name, {labels.REBOOT_PRE_BOOT_ID: None}, uid=claim.uid)
+        if end.outcome == "failed":
+            await publish_event_on(self._events, "NodeClaim", claim, labels.REBOOT_FAILED, end.why)
+        return True
+
+    async def _restore_initialized(self, claim: NodeClaim, node: NodeFact, *, before: str) -> None:
+        condition = claim.condition(labels.INITIALIZED_CONDITION)
+        if condition is not None and condition.reason == labels.REBOOTING and node.boot_id == before:
+            await self._nodes.mark_initialized(node.name)
+            initialized = ConditionPatch(type=labels.INITIALIZED_CONDITION, status="True")
+            await self._claims.patch(claim.name, claim.uid, conditions=(initialized,), now=utc_now())
+
+
+def _ended_condition(end: RebootEnd) -> ConditionPatch:
+    if end.outcome == "cancelled":
+        return ConditionPatch(type=labels.REBOOTING, status="")
+    reason = labels.REBOOT_SUCCEEDED if end.outcome == "succeeded" else labels.REBOOT_FAILED
+    return rebooting_condition(reason, end.why, status="False")

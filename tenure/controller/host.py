@@ -21,8 +21,7 @@ from tenure.controller.disruption.controller import RETRY_AFTER
 from tenure.controller.interruption.notifier import InterruptionNotifier
 from tenure.controller.session import ControllerSession
 from tenure.controller.settings import ControllerSettings
-from tenure.controller.temporal.client import reset_sticky_queue
-from tenure.controller.temporal.signals import try_signal
+from tenure.controller.temporal.client import reset_sticky_queue, try_signal
 from tenure.endpoints import Endpoints
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.client import resources

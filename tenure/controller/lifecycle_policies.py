@@ -23,9 +23,13 @@ from tenure.model.nodeclaim.state import Deadlines
 from tenure.model.operator_requests import NO_INVALID_RULES, InvalidRules, PolicyFact, PolicyValidation
 from tenure.policy.lifecycle.deadlines import deadlines_of, not_ready_grace_of
 from tenure.policy.lifecycle.ready import expiry_jitter_of
-from tenure.policy.lifecycle_policy import check_policy, resolve_policies
+from tenure.policy.lifecycle_policy import (
+    check_policy,
+    policy_name_by_hook_point,
+    policy_names_by_event,
+    resolve_policies,
+)
 from tenure.policy.policy_features import PolicyFeatures
-from tenure.policy.policy_sources import policy_name_by_hook_point, policy_names_by_event
 
 log = structlog.get_logger(__name__)
 

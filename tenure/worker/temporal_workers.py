@@ -1,5 +1,6 @@
-"""The Temporal workers of the process, one per task queue."""
+"""The Temporal workers of the process, one per task queue, and the tracing of its client."""
 
+import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -7,14 +8,33 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
-from temporalio.client import Client
+from temporalio.client import Client, Interceptor
 from temporalio.worker import PollerBehaviorAutoscaling, Worker
 
 from tenure.controller import process
 from tenure.controller.temporal import worker_versioning
 from tenure.settings import Settings
+from tenure.tracing.recorder import TRACES
 from workflows import ids
 from workflows.runner import WORKFLOWS, OrderedWorkflowRunner
+
+
+@asynccontextmanager
+async def tracing(settings: Settings) -> AsyncIterator[Sequence[Interceptor]]:
+    """The interceptors of the Temporal client; none if OTEL_EXPORTER_OTLP_ENDPOINT is not set."""
+    if not settings.otel_exporter_otlp_endpoint:
+        yield ()
+        return
+    from tenure.controller.temporal.tracing import StartupTracing, export_to_collector  # noqa: PLC0415 - the import takes 0.2 s
+
+    recorder = export_to_collector(settings.cluster_name, settings.otel_exporter_otlp_endpoint)
+    TRACES.recorder = recorder
+    try:
+        yield (StartupTracing(recorder),)
+    finally:
+        TRACES.recorder = None
+        await asyncio.to_thread(recorder.shut_down)
+
 
 PLANNING = 40
 """Concurrent activities of the plan queue, more than concurrent disruption commands

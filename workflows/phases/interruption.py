@@ -27,9 +27,14 @@ from tenure.policy.interruption.decision import (
     pods_blocked_by_event,
     superseding_interruption,
 )
-from tenure.policy.interruption.event_texts import due_event_texts, event_records, published_versions
+from tenure.policy.interruption.event_texts import (
+    condition_changes,
+    due_event_texts,
+    event_records,
+    maintenance_conditions,
+    published_versions,
+)
 from tenure.policy.interruption.events import end_stopping_events, format_annotation, record_messages, restore_messages
-from tenure.policy.interruption.node_conditions import condition_changes, maintenance_conditions
 from workflows import metrics
 from workflows.activity_options import REPORT, drain_queue_options, with_summary
 from workflows.nodeclaim_context import NodeClaimContext

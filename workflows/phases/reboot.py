@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.nodeclaim.drain import DrainActivities
-from activities.nodeclaim.reboot import RebootActivities
+from activities.nodeclaim.repair import RebootActivities
 from tenure.model.node_health import Reboot, RebootEnd, RepairResult
 from tenure.model.nodeclaim.requests import DrainRequest, DrainResult
 from tenure.model.nodeclaim.state import Phase

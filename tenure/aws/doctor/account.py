@@ -1,19 +1,43 @@
-"""Checks of the credentials, the zonal shift, the EKS cluster and the vCPU quotas."""
+"""Checks of the credentials, the zonal shift, the EKS cluster and its address, and the vCPU quotas."""
 
+import asyncio
 import re
+import socket
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 from deploy.commands import deploy_stack, set_in_chart
 from tenure.apis import labels
 from tenure.apis.nodepool import NodePool
 from tenure.aws.client.client import AwsClients
-from tenure.aws.doctor.address import check_address
 from tenure.aws.eks_cluster import Clusters
 from tenure.aws.interruption.zonal_shift import ZonalShifts
 from tenure.model.base import Value, format_number
 from tenure.model.errors import BadInput, Fault, Finding, Forbidden, NotFound, Subject
+
+_TIMEOUT_SECONDS: Final = 5.0
+_DNS_REMEDY: Final = (
+    "check the name with `nslookup {host}`; if CoreDNS has no node, "
+    "helm upgrade tenure deploy/charts/tenure --reuse-values --set dnsPolicy=Default"
+)
+
+
+async def check_address(at: Subject, address: str, todo: str) -> list[Finding]:
+    """Empty if a connection succeeds. `address`: a URL or `host:port`. `todo`: if the port does not answer."""
+    parts = urlsplit(address if "://" in address else f"//{address}")
+    host, port = parts.hostname or "", parts.port or 443
+    try:
+        async with asyncio.timeout(_TIMEOUT_SECONDS):
+            _, writer = await asyncio.open_connection(host, port)
+    except socket.gaierror as error:
+        return [at.problem(f"{host} does not resolve: {error.strerror}", _DNS_REMEDY.format(host=host))]
+    except (OSError, TimeoutError) as error:
+        return [at.problem(f"{host} does not answer on port {port}: {error or 'timeout'}", todo)]
+    writer.close()
+    return []
+
 
 AREA: Final = "account"
 

@@ -16,13 +16,12 @@ from tenure.apis.feature_gates import FeatureGate
 from tenure.aws.amifamily.families import Family, family_of
 from tenure.aws.amifamily.image_disks import UNKNOWN_DISKS, DisksByImage
 from tenure.aws.amifamily.images import ImageMap
-from tenure.aws.instancetype.capacity import Machine, capacity_of, overhead_of
+from tenure.aws.instancetype.capacity import Machine, capacity_of, ebs_attachments_of, overhead_of
 from tenure.aws.instancetype.capacity_reservations import reserved_labels, reserved_offerings
 from tenure.aws.instancetype.device_templates import device_templates_of
 from tenure.aws.instancetype.gpu_sharing import shares_gpus
 from tenure.aws.instancetype.info import TYPE_KEYS, TypeInfo, type_labels
 from tenure.aws.instancetype.prices import PriceTable
-from tenure.aws.instancetype.volume_limits import ebs_attachments_of
 from tenure.aws.kubelet.config import Kubelet
 from tenure.aws.kubelet.expressions import ComputedKubelet, ExpressionError
 from tenure.aws.nodeclass.placement_groups import PlacementGroup

@@ -14,8 +14,7 @@ from deploy.commands import set_in_chart
 from deploy.resources import OPTIONAL_RBAC, chart_version, crd_files, policy_statements, rbac_documents, service_account
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodepool import NodePool
-from tenure.aws.doctor.account import Caller
-from tenure.aws.doctor.address import check_address
+from tenure.aws.doctor.account import Caller, check_address
 from tenure.aws.doctor.checks import AwsDoctor
 from tenure.cli.console import format_findings
 from tenure.cli.exit_codes import DONE, FAILED, UsageError

@@ -12,9 +12,8 @@ from typing import Any, Final
 import yaml
 
 from deploy.resources import crd_files
-from tenure.cli.validate.cel_rules import check_rules
 from tenure.cli.validate.findings import Finding
-from tenure.cli.validate.openapi_schema import apply_defaults, check_schema
+from tenure.cli.validate.openapi_schema import apply_defaults, check_rules, check_schema
 
 Object = dict[str, Any]
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -1,7 +1,10 @@
-"""OpenAPI schemas of CustomResourceDefinitions, applied to objects as by the API server.
+"""OpenAPI schemas and CEL rules of CustomResourceDefinitions, applied to objects as by the API server.
 
 Unknown fields are errors, as with `kubectl apply`. Keywords are those of JSON Schema, except for the patterns in RE2
 and Kubernetes' keyword for lists without duplicates. Of the formats, only `date-time` is binding.
+
+`self` of a rule (`x-kubernetes-validations`) has no static type here, because the API server has checked the types of
+the rules that `deploy/` ships. Rules about a change (`oldSelf`) do not apply to a new object.
 """
 
 import re
@@ -9,14 +12,16 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from datetime import date
 from difflib import get_close_matches
+from functools import cache
 from typing import Any, Final
 
+from cel_expr_python import cel
+from cel_expr_python.ext import ext_strings
 from jsonschema import Draft202012Validator, FormatChecker, ValidationError
 from jsonschema.validators import extend
 
 from tenure.apis import crd_schema
-from tenure.cli.validate.cel_rules import matches_pattern
-from tenure.cli.validate.findings import Finding, Path, make_finding
+from tenure.cli.validate.findings import Finding, Path, format_path, from_message, make_finding
 
 Schema = Mapping[str, Any]
 _PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
@@ -142,3 +147,60 @@ _LIMITS: Final = {
 
 def _article(kind: str) -> str:
     return f"{'an' if kind[0] in 'aio' else 'a'} {'list' if kind == 'array' else kind}".replace("an list", "a list")
+
+
+RULES: Final = "x-kubernetes-validations"
+_ABOUT_CHANGE: Final = re.compile(r"\boldSelf\b")
+_FOR_EACH: Final = re.compile(r"self\.all\((\w+), (.+)\)", re.DOTALL)
+_BUDGET: Final = "Iteration budget exceeded"
+"""The library allows 10,000 iterations in one evaluation. Larger lists are evaluated item by item."""
+
+
+def check_rules(schema: Mapping[str, Any], value: Any, path: Path = ()) -> Iterator[Finding]:
+    """The rules that a valid value of the schema violates, at every level."""
+    for one in schema.get(RULES, ()):
+        if not _ABOUT_CHANGE.search(one["rule"]) and not is_satisfied(one["rule"], value):
+            yield from_message(format_path(path), value, one["message"])
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from check_rules(schema.get("items", {}), item, (*path, index))
+    elif isinstance(value, dict):
+        fields, others = schema.get("properties", {}), schema.get("additionalProperties", {})
+        for key, item in value.items():
+            yield from check_rules(fields.get(key, others), item, (*path, key))
+
+
+def is_satisfied(rule: str, value: Any) -> bool:
+    """False also if the rule has no result for the value, e.g. `int(self)` of a word."""
+    try:
+        return _is_true(compile_rule(rule), {"self": value})
+    except RuntimeError as error:
+        each = _FOR_EACH.fullmatch(rule)
+        if each is None or _BUDGET not in str(error):
+            raise
+        name, condition = each.groups()
+        compiled = compile_rule(condition, name)
+        return all(_is_true(compiled, {"self": value, name: one}) for one in value)
+
+
+def _is_true(compiled: cel.Expression, variables: Mapping[str, Any]) -> bool:
+    found = compiled.eval(data=variables)
+    return found.type() == cel.Type.BOOL and bool(found.value())
+
+
+def matches_pattern(text: str, pattern: str) -> bool:
+    """Whether a part of the text matches in the syntax of RE2, which differs from Python's."""
+    return _is_true(compile_rule("self.matches(pattern)", "pattern"), {"self": text, "pattern": pattern})
+
+
+@cache
+def compile_rule(rule: str, *names: str) -> cel.Expression:
+    """`names`: variables of the rule besides `self` and `oldSelf`. Raises RuntimeError for an invalid rule."""
+    return _environment(*names).compile(rule)
+
+
+@cache
+def _environment(*names: str) -> cel.Env:
+    """CEL with Kubernetes' string functions. The rules that `deploy/` ships need no other function of Kubernetes."""
+    variables = dict.fromkeys(("self", "oldSelf", *names), cel.Type.DYN)
+    return cel.NewEnv(variables=variables, extensions=[ext_strings.ExtStrings()])

@@ -1,12 +1,18 @@
-"""Events that the cluster cache publishes, and the changes that one batch of them names."""
+"""Events that the cluster cache publishes, the changes that one batch of them names, and their delivery.
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+An error of a subscriber affects only the object that caused it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final
+from typing import Any, Final, TypeVar
+
+import structlog
 
 from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS, PERSISTENT_VOLUME_CLAIMS, PODS
 from tenure.model.facts import NodeClaimFact, PodFact
+from tenure.model.invalid_objects import InvalidObjects, ObjectKey
 
 
 @dataclass
@@ -144,3 +150,42 @@ CacheEvent = (
     | CapacityLacking
     | ChangeBatch
 )
+
+
+E = TypeVar("E", bound=CacheEvent)
+
+log = structlog.get_logger(__name__)
+
+
+class ChangeDispatcher:
+    """Calls the subscribers of an event in the order of subscription."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[type[Any], list[Callable[[Any], None]]] = {}
+        self.invalid_objects = InvalidObjects(lambda: self.publish(CacheChanged()))
+
+    def subscribe(self, event: type[E], handler: Callable[[E], None]) -> None:
+        self._handlers.setdefault(event, []).append(handler)
+
+    def publish(self, event: CacheEvent) -> None:
+        for position, handler in enumerate(self._handlers.get(type(event), ())):
+            if isinstance(event, ChangeBatch):
+                self._publish_batch(handler, event, f"handle/{position}/{handler.__qualname__}")
+            else:
+                handler(event)
+
+    def _publish_batch(self, handler: Callable[[ChangeBatch], None], batch: ChangeBatch, step: str) -> None:
+        """An error of one object affects neither the other objects of the batch nor the other handlers."""
+        try:
+            handler(batch)
+        except Exception as error:
+            log.exception("changes are handled one by one", handler=handler.__qualname__, error=str(error))
+            for kind, name, changes in tuple(batch.changes.split()):
+                with self.invalid_objects.guard(ObjectKey(kind, name, step=step)):
+                    handler(replace(batch, changes=changes))
+                batch.changes.merge(changes)
+            return
+        for key in [one for one in self.invalid_objects.items() if one.step == step]:
+            if batch.changes.has_object(key.kind, key.name):
+                with self.invalid_objects.guard(key):
+                    """The object succeeded with the others."""

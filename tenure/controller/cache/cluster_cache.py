@@ -12,11 +12,11 @@ import structlog
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.labels import NODECLASS_HASH_VERSION, REQUESTED_DRA_DRIVERS
 from tenure.controller.cache import daemon_templates, decoders
-from tenure.controller.cache.change_dispatcher import ChangeDispatcher
 from tenure.controller.cache.changes import (
     CacheChanged,
     CacheEvent,
     CapacityLacking,
+    ChangeDispatcher,
     ChangeSet,
     NodeClaimDeleted,
     PendingPodChanged,

@@ -19,8 +19,8 @@ from activities.interruption.instance_status import InstanceStatusReader, OpenMe
 from activities.interruption.metrics import InterruptionMetrics
 from activities.interruption.queue_consumer import QueueConsumer
 from tenure.clock import utc_now
+from tenure.controller.temporal.client import try_signal
 from tenure.controller.temporal.queries import query_or_none
-from tenure.controller.temporal.signals import try_signal
 from tenure.model.base import Message
 from tenure.model.errors import Fault
 from tenure.model.interruption.records import InterruptionState, MessageCounts, OpenInterruptions, SourceReport

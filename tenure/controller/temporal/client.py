@@ -25,6 +25,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.controller.temporal.connection import Security, why_not
 from tenure.metrics import METRICS, Recorder
+from tenure.model.base import Message
 from tenure.model.disruption.commands import DisruptionState
 from tenure.model.errors import BadInput
 from tenure.model.garbage_collection import GarbageCollectorState
@@ -225,3 +226,13 @@ async def reset_sticky_queue(temporal: Client, workflow_id: str) -> None:
     except RPCError as error:
         if error.status != RPCStatusCode.NOT_FOUND:
             log.warning("sticky queue not reset", workflow=workflow_id, error=str(error))
+
+
+async def try_signal(temporal: Client, workflow_id: str, name: str, argument: Message, timeout: timedelta) -> bool:
+    """Whether Temporal accepted the signal. A rejection is logged."""
+    try:
+        await temporal.get_workflow_handle(workflow_id).signal(name, argument, rpc_timeout=timeout)
+    except RPCError as error:
+        log.warning("signal not accepted", workflow=workflow_id, signal=name, error=str(error))
+        return False
+    return True

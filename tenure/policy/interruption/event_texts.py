@@ -1,4 +1,4 @@
-"""Texts about AWS events of a node: Kubernetes events, records, and responses to operators.
+"""Texts about AWS events of a node: Kubernetes events, conditions of the Node, records, and responses to operators.
 
 Reasons are Karpenter's (karpenter-aws 5.3). A Kubernetes event is published once per topic and change, and not for
 kinds that the policy ignores. The text of a record changes only with the next action, so a waiting node causes no
@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
+from tenure.apis import labels
 from tenure.model.interruption.messages import EventKind
 from tenure.model.interruption.records import ApprovalDecision, Event, EventRecord, EventText
 from tenure.model.nodeclaim.state import TERMINATING_PHASES, NodeClaimState
+from tenure.model.provider_results import ConditionPatch
 from tenure.model.signals import OperatorRequestResult
 from tenure.policy.interruption.decision import (
     EventAction,
@@ -19,6 +21,8 @@ from tenure.policy.interruption.decision import (
     decide_event,
     decide_interruption,
     describe_event,
+    is_under_way,
+    live_events,
     retained_until,
 )
 from tenure.policy.interruption.events import events_of
@@ -226,3 +230,41 @@ def describe_decision(state: NodeClaimState, decision: ApprovalDecision, now: da
             message=f"NodeClaim {name} is kept until {until}, before AWS acts: {next_step.what}"
         )
     return OperatorRequestResult(message=f"NodeClaim {name} is kept despite {events}: rejected by {decision.by}")
+
+
+_SHUTDOWN_KINDS: Final[tuple[EventKind, ...]] = ("instanceStopping", "instanceTerminating")
+
+
+def maintenance_conditions(state: NodeClaimState) -> dict[str, str]:
+    """The message of each condition that is True now."""
+    found: dict[str, str] = {}
+    for event in live_events(state):
+        for condition in _conditions_of(state, event):
+            found.setdefault(condition, describe_event(event))
+    return found
+
+
+def _conditions_of(state: NodeClaimState, event: Event) -> list[str]:
+    found = []
+    if event.kind == "scheduledChange":
+        is_started = is_under_way(state, event)
+        found.append(labels.MAINTENANCE_IN_PROGRESS if is_started else labels.MAINTENANCE_PLANNED)
+    stops_now = state.stop is not None and state.stop.key == event.key and state.stop.step == "stop"
+    if event.kind in _SHUTDOWN_KINDS or stops_now:
+        found.append(labels.GRACEFUL_SHUTDOWN)
+    return found
+
+
+def condition_changes(state: NodeClaimState) -> tuple[ConditionPatch, ...]:
+    """The patches from the published conditions to the current ones."""
+    current, published = maintenance_conditions(state), state.node_conditions
+    return tuple(
+        ConditionPatch(
+            type=one,
+            status="True" if one in current else "",
+            reason=labels.NODE_MAINTENANCE if one in current else "",
+            message=current.get(one, ""),
+        )
+        for one in labels.NODE_LIFECYCLE_CONDITIONS
+        if current.get(one) != published.get(one)
+    )

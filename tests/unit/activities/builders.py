@@ -14,9 +14,8 @@ from activities.garbage_collection.kubernetes import KubernetesCollector
 from activities.nodeclaim.drain import DrainActivities
 from activities.nodeclaim.instance import InstanceActivities
 from activities.nodeclaim.launch import LaunchActivities
-from activities.nodeclaim.reboot import RebootActivities
 from activities.nodeclaim.registration import RegistrationActivities
-from activities.nodeclaim.repair import RepairActivities
+from activities.nodeclaim.repair import RebootActivities, RepairActivities
 from activities.nodeclass import NodeClassActivities
 from activities.nodepool.allowed_disruptions import AllowedDisruptionsActivities
 from activities.nodepool.static_capacity import ReplicaActivities

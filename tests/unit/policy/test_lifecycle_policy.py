@@ -11,8 +11,7 @@ from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.model.nodeclaim.state import Deadlines
 from tenure.model.operator_requests import InvalidRules, PolicyFact, PolicyValidation
 from tenure.policy.lifecycle.deadlines import flatten_rules
-from tenure.policy.lifecycle_policy import Resolved, resolve_policies
-from tenure.policy.policy_sources import policy_names_by_event
+from tenure.policy.lifecycle_policy import Resolved, policy_names_by_event, resolve_policies
 from tests.unit.policy.builders import NOW
 
 POOLS = {"cpu": {"team": "a"}, "gpu": {"team": "b", "kind": "gpu"}}

@@ -9,9 +9,8 @@ from tenure.kube.facts.lifecycle_policies import policy_fact
 from tenure.model.nodeclaim.state import Deadlines
 from tenure.model.operator_requests import PolicyFact
 from tenure.policy.interruption.decision import drains_immediately
-from tenure.policy.lifecycle_policy import Resolved, resolve_policies
+from tenure.policy.lifecycle_policy import Resolved, policy_name_by_hook_point, resolve_policies
 from tenure.policy.policy_features import PolicyFeatures
-from tenure.policy.policy_sources import policy_name_by_hook_point
 
 SURGE: dict[str, Any] = {"drain": {"surgeSingleReplicas": True, "whenBlocked": "wait"}}
 IMDS: dict[str, Any] = {"hooks": {"afterDrain": [{"name": "a", "http": {"url": "http://[::ffff:a9fe:a9fe]/latest"}}]}}

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tenure.aws.doctor.address import check_address
+from tenure.aws.doctor.account import check_address
 from tenure.model.errors import Subject
 
 AT = Subject("temporal", "address")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tenure.aws.instancetype.volume_limits import ebs_attachments_of
+from tenure.aws.instancetype.capacity import ebs_attachments_of
 from tests.support.aws.builders import machine
 
 FIRST = {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}

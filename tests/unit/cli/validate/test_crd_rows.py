@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from tenure.cli.validate.cel_rules import RULES, compile_rule
 from tenure.cli.validate.crd import custom_resource, custom_resource_of
 from tenure.cli.validate.findings import Finding, from_message
-from tenure.cli.validate.openapi_schema import EXPECTED_FORMS
+from tenure.cli.validate.openapi_schema import EXPECTED_FORMS, RULES, compile_rule
 from tests.support.apis.crd_rows import (
     BASES,
     NODEPOOL,

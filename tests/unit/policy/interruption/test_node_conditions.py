@@ -8,8 +8,8 @@ from tenure.apis import labels
 from tenure.model.interruption.records import InstanceStopStart
 from tenure.model.node_health import NotReadyInterval
 from tenure.model.nodeclaim.state import NodeClaimState
+from tenure.policy.interruption.event_texts import condition_changes, maintenance_conditions
 from tenure.policy.interruption.events import event_key
-from tenure.policy.interruption.node_conditions import condition_changes, maintenance_conditions
 from tests.unit.policy.builders import before
 from tests.unit.policy.interruption_builders import IN_TWO_DAYS, interruption_message, node_with_events
 
