@@ -135,7 +135,7 @@ class LaunchGroups:
             request = GroupLaunchRequest(
                 draft=draft,
                 unavailable=self._unavailable_offerings(),
-                retry=_is_retry(draft),
+                retry=draft.attempt > 1 or draft.failures > 0,
                 discovered=self._discovered_capacity(draft.node_class),
             )
             try:
@@ -281,10 +281,6 @@ def _retry_pause(draft: LaunchDraft) -> timedelta:
     if draft.why.startswith(_RETRIED_AT_ONCE) and draft.failures == 1:
         return timedelta(0)
     return min(MAX_PAUSE, PAUSE * (1 << min(draft.failures, 5) - 1))
-
-
-def _is_retry(draft: LaunchDraft) -> bool:
-    return draft.attempt > 1 or draft.failures > 0
 
 
 def _format_group(one: LaunchDraft | LaunchGroup) -> str:

@@ -63,7 +63,7 @@ def _disruption_labels(state: NodeClaimState, reason: str) -> dict[str, str]:
         "nodepool": state.identity.pool,
         "capacity_type": state.launched.capacity_type if state.launched else "",
         "consolidation_policy": _consolidation_policy(state) if reason in _CONSOLIDATION else "",
-        "termination_mode": _termination_mode(_own_grace(state)),
+        "termination_mode": _termination_mode(parse_duration_or_none(state.identity.termination_grace_period)),
     }
 
 
@@ -93,10 +93,6 @@ def _termination_mode(grace: timedelta | None) -> Literal["graceful", "eventual"
     if grace is None:
         return "graceful"
     return "eventual" if grace else "forceful"
-
-
-def _own_grace(state: NodeClaimState) -> timedelta | None:
-    return parse_duration_or_none(state.identity.termination_grace_period)
 
 
 def _to_snake_case(name: str) -> str:

@@ -338,12 +338,9 @@ class NodeClaimContext:
         if is_continue_as_new_due():
             raise ContinueAsNewRequested
 
-    def nodepool_workflow_id(self) -> str:
-        return ids.nodepool(self.state.identity.cluster, self.state.identity.pool)
-
     async def signal_nodepool(self, signal: str, message: Message) -> bool:
         """Signal the workflow of its NodePool. False if it is not running."""
-        return await try_signal(self.nodepool_workflow_id(), signal, message)
+        return await try_signal(ids.nodepool(self.state.identity.cluster, self.state.identity.pool), signal, message)
 
     def set_current_details(self) -> None:
         publish_details(current_details.render_nodeclaim(self.state))

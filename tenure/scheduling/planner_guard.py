@@ -8,7 +8,7 @@ from tenure.model.blockers import POD_UNPLANNABLE
 from tenure.model.facts import DaemonSetFact, NodeClaimFact, NodeFact, NodePoolFact, PodFact
 from tenure.model.invalid_objects import PLANNER_STEPS, InvalidObjects, ObjectKey
 from tenure.model.nodeoverlays import OverlayFact
-from tenure.model.plan import Plan, UnschedulablePod
+from tenure.model.plan import Plan
 from tenure.scheduling.packing.packer import unscheduled_pod
 from tenure.scheduling.packing.pod_requirements import PodShape, build_pod_shape
 from tenure.scheduling.pod_shape_cache import PodShapeCache
@@ -81,7 +81,9 @@ class PlannerGuard:
             usable = self._exclude_faulty(usable, make_plan, error)
             plan = make_plan(usable)
         rejected = [
-            _rejection(pod, self._faulty_pods[pod.uid]) for _, pod in shaped_pods if pod.uid in self._faulty_pods
+            unscheduled_pod(pod, f"planning fails with this pod: {self._faulty_pods[pod.uid]}", POD_UNPLANNABLE)
+            for _, pod in shaped_pods
+            if pod.uid in self._faulty_pods
         ]
         return plan.model_copy(update={"unschedulable": (*rejected, *plan.unschedulable)}) if rejected else plan
 
@@ -139,7 +141,3 @@ def _unplannable_pod(pod: PodFact) -> PodFact:
     return pod.model_copy(
         update={**dict.fromkeys(terms, ()), "node_selector": {}, "do_not_disrupt": "true", "unplannable": why}
     )
-
-
-def _rejection(pod: PodFact, why: str) -> UnschedulablePod:
-    return unscheduled_pod(pod, f"planning fails with this pod: {why}", POD_UNPLANNABLE)

@@ -3,13 +3,13 @@
 Rejected pods: reference 2.2. Topology: 2.15. Attachments: 2.7.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 from itertools import combinations
 from typing import Final, NamedTuple
 
 from tenure.apis.labels import HOSTNAME, PV_BIND_COMPLETED
-from tenure.model.facts import Expression, PodFact, StorageClassFact, Term, VolumeClaimFact
+from tenure.model.facts import PodFact, Term, VolumeClaimFact
 from tenure.model.requirements import IN, RequirementError, Requirements, one_of
 from tenure.scheduling.nodepool_template import RejectionReason
 from tenure.scheduling.snapshot import Storage
@@ -179,7 +179,9 @@ def _storage_class_alternatives(claim: VolumeClaimFact, storage: Storage) -> tup
             f"{subject} is not bound yet, and StorageClass {known.name} binds Immediate, before there is a "
             f"node; find out why {known.driver} creates no volume, or use a StorageClass with WaitForFirstConsumer"
         )
-    unsupported = next((one.key for one in _topology_expressions(known) if one.key in UNSUPPORTED_TOPOLOGY_KEYS), "")
+    unsupported = next(
+        (one.key for term in known.topologies for one in term if one.key in UNSUPPORTED_TOPOLOGY_KEYS), ""
+    )
     if unsupported:
         return RejectionReason(
             f"{subject}: StorageClass {known.name} allows topologies by the label {unsupported}, which "
@@ -187,10 +189,6 @@ def _storage_class_alternatives(claim: VolumeClaimFact, storage: Storage) -> tup
             "a StorageClass without it"
         )
     return _parse_terms(known.topologies)
-
-
-def _topology_expressions(known: StorageClassFact) -> Iterator[Expression]:
-    return (one for term in known.topologies for one in term)
 
 
 def _csi_driver(claim: VolumeClaimFact | None, storage: Storage) -> str:

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass, ResolvedCapacityReservation
-from tenure.apis.ec2nodeclass_instance import NetworkInterface
 from tenure.apis.feature_gates import FeatureGate
 from tenure.aws.amifamily.families import Family, family_of
 from tenure.aws.amifamily.image_disks import UNKNOWN_DISKS, DisksByImage
@@ -64,15 +63,11 @@ def _why_interfaces(machine: Machine) -> str:
     limits = {card.index: card.interfaces for card in info.cards}
     if not info.ena:
         return "its network does not support ENA"
-    if any(_exceeds_limit(limits, one) for one in interfaces):
+    if any(one.device_index >= limits.get(one.network_card_index, 0) for one in interfaces):
         return "it has fewer network cards or interfaces than spec.networkInterfaces"
     if sum(1 for one in interfaces if one.interface_type == "efa-only") > info.efa_interfaces:
         return "it has fewer EFA interfaces than spec.networkInterfaces"
     return ""
-
-
-def _exceeds_limit(limits: dict[int, int], one: NetworkInterface) -> bool:
-    return one.device_index >= limits.get(one.network_card_index, 0)
 
 
 _OverlayKey = tuple[tuple[OverlayFact, ...], dict[str, str]]

@@ -54,7 +54,8 @@ class Batcher:
         lost &= uids
         self._notified &= uids - lost
         if not uids:
-            self.next_attempt_at, self._interval = self._next_release_at(pending_uids), MIN_RENEW_INTERVAL
+            self.next_attempt_at = min((self._deferred_until[uid] for uid in pending_uids), default=None)
+            self._interval = MIN_RENEW_INTERVAL
             return None
         due = now if lost else self._due_at(bool(uids - self._notified), now)
         if now < due:
@@ -87,9 +88,6 @@ class Batcher:
         self._first_seen = {uid: self._first_seen.get(uid, now) for uid in uids}
         self._losses = {uid: times for uid, times in self._losses.items() if uid in uids}
         self._deferred_until = {uid: until for uid, until in self._deferred_until.items() if uid in uids}
-
-    def _next_release_at(self, uids: Collection[str]) -> datetime | None:
-        return min((self._deferred_until[uid] for uid in uids), default=None)
 
     def _due_at(self, fresh: bool, now: datetime) -> datetime:
         if self._notified_at is None:

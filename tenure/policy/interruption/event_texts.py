@@ -87,7 +87,7 @@ def _event_texts(state: NodeClaimState, now: datetime) -> dict[str, tuple[str, E
         if event.decision is not None:
             found[f"{event.key}|answer"] = (event.decision.at.isoformat(), _decision_text(event))
         if event.key == state.interrupted:
-            found[f"{event.key}|acts"] = (state.interrupted, _action_text(event))
+            found[f"{event.key}|acts"] = (state.interrupted, _event_text(TERMINATING, describe_event(event)))
     return found
 
 
@@ -117,10 +117,6 @@ def _decision_text(event: Event) -> EventText:
     why = f": {decision.reason}" if decision.reason else ""
     reason = "InterruptionApproved" if decision.approved else "InterruptionRejected"
     return EventText(reason=reason, message=f"{describe_event(event)} is {verb} by {decision.by}{why}")
-
-
-def _action_text(event: Event) -> EventText:
-    return _event_text(TERMINATING, describe_event(event))
 
 
 def _event_text(reason: str, details: str) -> EventText:
