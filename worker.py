@@ -16,12 +16,7 @@ import structlog
 from temporalio.client import Client, Interceptor
 from temporalio.service import RPCError
 
-from activities.registry import (
-    list_activities,
-    list_drain_activities,
-    list_launch_activities,
-    list_planner_activities,
-)
+from activities.registry import list_activities, list_drain_activities, list_launch_activities, list_planner_activities
 from tenure import metrics
 from tenure.aws.adapters import AwsAdapters
 from tenure.clock import CLOCK
@@ -43,13 +38,7 @@ from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.adapters.cluster import dns_address
 from tenure.model.errors import BadInput
 from tenure.settings import Settings, SettingsError, help_text, load
-from tenure.worker.adapters import (
-    build_aws_adapters,
-    build_ports,
-    connect_kubernetes,
-    interruption_readers,
-    read_ahead,
-)
+from tenure.worker.adapters import build_aws_adapters, build_ports, connect_kubernetes, interruption_readers, read_ahead
 from tenure.worker.election import LeaderElection, holder_identity
 from tenure.worker.settings import aws_settings, host_settings, installation_of, temporal_security
 from tenure.worker.temporal_workers import (
@@ -253,9 +242,7 @@ async def lead_cluster(
             )
         group.create_task(
             temporal_service.restart_missing_singletons(
-                temporal,
-                installation,
-                missing_workflows=metrics.WORKFLOWS_MISSING.bind(meter_of(temporal)),
+                temporal, installation, missing_workflows=metrics.WORKFLOWS_MISSING.bind(meter_of(temporal))
             ),
             name="singletons",
         )

@@ -87,12 +87,7 @@ class NodeClaimContext:
         The outbox sends them in this order. It keeps the latest MAX_PENDING_EVENTS that it could not send.
         """
         request = ReportRequest(
-            claim=self.nodeclaim_ref,
-            condition=condition,
-            status=status,
-            message=message,
-            event=reason,
-            on_node=on_node,
+            claim=self.nodeclaim_ref, condition=condition, status=status, message=message, event=reason, on_node=on_node
         )
         self.update_state(pending_events=(*self.state.pending_events, request)[-MAX_PENDING_EVENTS:])
 

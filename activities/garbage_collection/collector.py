@@ -17,12 +17,7 @@ from activities.garbage_collection.kubernetes import KubernetesCollector
 from activities.ports.core import Ports
 from activities.runtime import background_heartbeat
 from tenure.model.errors import Fault
-from tenure.model.garbage_collection import (
-    GarbageCollectionRequest,
-    GarbageCollectionResult,
-    SweepRequest,
-    SweepResult,
-)
+from tenure.model.garbage_collection import GarbageCollectionRequest, GarbageCollectionResult, SweepRequest, SweepResult
 
 TASK_TIMEOUT_SECONDS: Final = 240.0
 HEARTBEAT_SECONDS: Final = 5.0

@@ -28,11 +28,7 @@ class KubeModel(BaseModel):
     """Part of a Kubernetes object: frozen, serialized in camelCase, with unknown fields and without unset fields."""
 
     model_config = ConfigDict(
-        frozen=True,
-        extra="allow",
-        alias_generator=to_camel,
-        populate_by_name=True,
-        serialize_by_alias=True,
+        frozen=True, extra="allow", alias_generator=to_camel, populate_by_name=True, serialize_by_alias=True
     )
 
     @model_serializer(mode="wrap")

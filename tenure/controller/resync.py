@@ -57,11 +57,7 @@ async def _list_executions(client: Client, query: str) -> AsyncIterator[Workflow
 
 
 def notify_orphaned_coordinators(
-    running: Collection[str],
-    cluster: str,
-    cache: ClusterCache,
-    notifier: WorkflowNotifier,
-    signal_queue: SignalQueue,
+    running: Collection[str], cluster: str, cache: ClusterCache, notifier: WorkflowNotifier, signal_queue: SignalQueue
 ) -> int:
     """Notify coordinators whose object was deleted while no watch ran. Returns their number."""
     pools = {ids.nodepool(cluster, name) for name in cache.nodepools}

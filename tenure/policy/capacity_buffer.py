@@ -61,10 +61,7 @@ def decide_conditions(unresolved: Unresolved | None, replicas: int, fitting: int
         return ready, _new_condition(PROVISIONING, False, BUFFER_EMPTY, "the buffer has no replicas")
     if fitting < replicas:
         return ready, _new_condition(
-            PROVISIONING,
-            False,
-            REQUIRES_NEW_CAPACITY,
-            f"{fitting} of {replicas} pods fit on existing nodes",
+            PROVISIONING, False, REQUIRES_NEW_CAPACITY, f"{fitting} of {replicas} pods fit on existing nodes"
         )
     message = f"all {replicas} pods fit on existing nodes"
     return ready, _new_condition(PROVISIONING, True, FITS_EXISTING_CAPACITY, message)

@@ -17,12 +17,7 @@ from tenure.model.plan import Plan, PlannedNodeClaim, UnschedulablePod
 from tenure.scheduling.disruption.decision import DisruptionContext, decide_disruption
 from tenure.scheduling.existing_nodes import ExistingNodes, NodeCache, build_existing_nodes
 from tenure.scheduling.nodeoverlays import OverlayValidation
-from tenure.scheduling.nodepool_template import (
-    NodePoolTemplate,
-    Offer,
-    RejectionReason,
-    ReservationTracker,
-)
+from tenure.scheduling.nodepool_template import NodePoolTemplate, Offer, RejectionReason, ReservationTracker
 from tenure.scheduling.offerings import (
     Offerings,
     largest_capacity,

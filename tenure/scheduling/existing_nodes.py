@@ -27,12 +27,7 @@ from tenure.scheduling.instance_type_table import Amounts, Mask
 from tenure.scheduling.not_ready_grace import NodePresence, NotReadyGrace, has_grace
 from tenure.scheduling.pods import Variant
 from tenure.scheduling.snapshot import ClusterFacts
-from tenure.scheduling.taints import (
-    first_untolerated,
-    ports_conflict,
-    without_startup_taints,
-    without_transient,
-)
+from tenure.scheduling.taints import first_untolerated, ports_conflict, without_startup_taints, without_transient
 
 T = TypeVar("T")
 _REBOOTING: Final = Taint(key=REBOOTING_TAINT_KEY, effect=NO_SCHEDULE)

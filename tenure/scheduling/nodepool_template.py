@@ -9,12 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tenure.apis.labels import (
-    CAPACITY_RESERVATION_ID,
-    CAPACITY_TYPE,
-    OS,
-    RESERVED,
-)
+from tenure.apis.labels import CAPACITY_RESERVATION_ID, CAPACITY_TYPE, OS, RESERVED
 from tenure.apis.quantity import format_amount
 from tenure.apis.resources import CPU, NODES, Resources
 from tenure.model.blockers import INSUFFICIENT_CAPACITY, NO_NODEPOOL_FITS

@@ -19,12 +19,7 @@ from tenure.model.nodeoverlays import OverlayFact, apply_overlays
 from tenure.model.requirements import RequirementError, Requirements
 from tenure.scheduling.daemonsets import DaemonDemand
 from tenure.scheduling.instance_type_table import Indices, InstanceTypeTable
-from tenure.scheduling.nodeoverlays import (
-    EvaluatedOverlays,
-    OverlayTarget,
-    OverlayValidation,
-    evaluate_overlays,
-)
+from tenure.scheduling.nodeoverlays import EvaluatedOverlays, OverlayTarget, OverlayValidation, evaluate_overlays
 from tenure.scheduling.nodepool_requirements import nodepool_labels
 from tenure.scheduling.nodepool_template import (
     NodePoolTemplate,

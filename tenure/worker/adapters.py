@@ -43,9 +43,7 @@ async def connect_kubernetes(
             rate_limiter=rate_limiter,
             endpoints=endpoints,
             page_url=lambda name, uid: ids.page_url(
-                settings.temporal_ui_url,
-                settings.temporal_namespace,
-                ids.nodeclaim(settings.cluster_name, name, uid),
+                settings.temporal_ui_url, settings.temporal_namespace, ids.nodeclaim(settings.cluster_name, name, uid)
             ),
             plans_devices=not settings.ignore_dra_requests,
         )
@@ -72,12 +70,7 @@ def build_aws_adapters(
     return aws.build(settings, clients=clients, overlays=cluster.overlays.list_accepted)
 
 
-def build_ports(
-    settings: Settings,
-    temporal: Client,
-    cluster: kube.KubeAdapters,
-    cloud: aws.AwsAdapters,
-) -> Ports:
+def build_ports(settings: Settings, temporal: Client, cluster: kube.KubeAdapters, cloud: aws.AwsAdapters) -> Ports:
     """mypy checks here that the adapters implement the ports."""
     name = settings.cluster_name
     return Ports(
@@ -108,11 +101,7 @@ def build_ports(
 
 
 def interruption_readers(
-    settings: Settings,
-    temporal: Client,
-    ports: Ports,
-    cloud: aws.AwsAdapters,
-    nodes: NodeInterruptionNotifier,
+    settings: Settings, temporal: Client, ports: Ports, cloud: aws.AwsAdapters, nodes: NodeInterruptionNotifier
 ) -> InterruptionReaders:
     queue, meter = settings.interruption_queue, meter_of(temporal)
     metrics_of_messages = InterruptionMetrics(meter, queue=queue)

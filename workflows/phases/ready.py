@@ -33,12 +33,7 @@ from tenure.policy.lifecycle.ready import (
 from workflows.activity_options import PATCH, execute_unless, with_summary
 from workflows.metrics import count_empty
 from workflows.nodeclaim_context import NodeClaimContext
-from workflows.phases.failure import (
-    delete_nodeclaim,
-    handle_missing_node,
-    handle_not_ready_node,
-    watch_observed,
-)
+from workflows.phases.failure import delete_nodeclaim, handle_missing_node, handle_not_ready_node, watch_observed
 from workflows.phases.interruption import disrupt_for_interruption, event_drain_options
 from workflows.phases.pause import is_disruption_blocked, limit_to_restore_retry, restore_schedulable
 from workflows.phases.registration import restore_registration
@@ -220,9 +215,7 @@ async def _delete_with_permit(context: NodeClaimContext, decision: ReadyDecision
         return False
     if result.outcome != "not now":
         context.update_state(
-            disruption=reason,
-            drain=DrainState(defers_deletion=True) if defers_deletion else None,
-            out_of_service=False,
+            disruption=reason, drain=DrainState(defers_deletion=True) if defers_deletion else None, out_of_service=False
         )
         if decision.why == EMPTY:
             count_empty(context.state.identity.pool)

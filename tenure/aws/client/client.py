@@ -175,11 +175,7 @@ class AwsClients:
         return await self._call_rate_limited(method, call, self._waiting)
 
     async def paginate(
-        self,
-        method: Callable[..., Any],
-        key: str,
-        pick: Callable[[Mapping[str, Any]], R],
-        **request: Any,
+        self, method: Callable[..., Any], key: str, pick: Callable[[Mapping[str, Any]], R], **request: Any
     ) -> list[R]:
         """Every item under `key` of every page, converted by `pick` in the thread. Raises model.faults.
 

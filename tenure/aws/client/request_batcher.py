@@ -15,12 +15,7 @@ class Batcher(Generic[K, R]):
     """`run` returns the results of many keys; callers of a missing key get None."""
 
     def __init__(
-        self,
-        run: Callable[[Sequence[K]], Awaitable[Mapping[K, R]]],
-        *,
-        idle: float,
-        longest: float,
-        size: int,
+        self, run: Callable[[Sequence[K]], Awaitable[Mapping[K, R]]], *, idle: float, longest: float, size: int
     ) -> None:
         self._run, self._idle, self._longest, self._size = run, idle, longest, size
         self._waiting: dict[K, asyncio.Future[R | None]] = {}

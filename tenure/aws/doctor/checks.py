@@ -9,13 +9,7 @@ from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodepool import NodePool
 from tenure.aws.amifamily.images import Images
 from tenure.aws.client.client import AwsClients
-from tenure.aws.doctor.account import (
-    Caller,
-    check_caller,
-    check_cluster,
-    check_quotas,
-    check_zones,
-)
+from tenure.aws.doctor.account import Caller, check_caller, check_cluster, check_quotas, check_zones
 from tenure.aws.doctor.eventbridge import QueueTarget, check_rules, rules_targeting
 from tenure.aws.doctor.node_role import Identities, check_node_roles, check_spot_role
 from tenure.aws.doctor.nodeclass import PermissionDryRuns, Selectors

@@ -118,10 +118,7 @@ def _launch_template_configs(request: LaunchRequest) -> list[dict[str, Any]]:
     for one in request.overrides:
         by_template.setdefault(one.launch_template, []).append(_override_request(one))
     return [
-        {
-            "LaunchTemplateSpecification": {"LaunchTemplateName": name, "Version": "$Latest"},
-            "Overrides": overrides,
-        }
+        {"LaunchTemplateSpecification": {"LaunchTemplateName": name, "Version": "$Latest"}, "Overrides": overrides}
         for name, overrides in by_template.items()
     ]
 

@@ -226,12 +226,7 @@ class AwsFleet:
         return by_target
 
     def _build_template(
-        self,
-        key: _TemplateKey,
-        selection: Selection,
-        claim: NodeClaim,
-        node_class: EC2NodeClass,
-        cluster: ClusterFacts,
+        self, key: _TemplateKey, selection: Selection, claim: NodeClaim, node_class: EC2NodeClass, cluster: ClusterFacts
     ) -> LaunchTemplate:
         """Raises UserDataError."""
         family = family_of(node_class)

@@ -86,9 +86,7 @@ _CASES: Final = (
     _Case("SpotQuotaExceeded", {"MaxSpotInstanceCountExceeded"}, remedy="request a higher quota of spot instances"),
     _Case("VCPULimitExceeded", {"VcpuLimitExceeded"}, remedy="request a higher vCPU quota of running instances"),
     _Case(
-        "InsufficientFreeAddressesInSubnet",
-        SUBNET_FULL,
-        remedy="select subnets with free addresses, or larger subnets",
+        "InsufficientFreeAddressesInSubnet", SUBNET_FULL, remedy="select subnets with free addresses, or larger subnets"
     ),
 )
 _LAST: Final = _Case(LAUNCH_FAILED)

@@ -41,11 +41,7 @@ class Choice:
 
 
 def choose_launch(
-    region: Region,
-    node_class: EC2NodeClass,
-    settings: AwsSettings,
-    pools: Sequence[NodePool],
-    disks: DisksByImage,
+    region: Region, node_class: EC2NodeClass, settings: AwsSettings, pools: Sequence[NodePool], disks: DisksByImage
 ) -> Choice | None:
     """None if no instance type has an image."""
     pool_requirements = [one for pool in pools if (one := _parse_pool_requirements(pool)) is not None]

@@ -128,9 +128,7 @@ class Validation:
         def evaluate() -> Problem | None:
             kubelet = Kubelet.of(node_class.spec.kubelet)
             return why_not_evaluated(
-                computed,
-                region.types,
-                lambda info: Machine(info, family, kubelet, node_class.spec, settings),
+                computed, region.types, lambda info: Machine(info, family, kubelet, node_class.spec, settings)
             )
 
         return await self._clients.in_thread(evaluate)

@@ -28,10 +28,7 @@ from tenure.settings import Settings
 from tenure.worker.settings import host_settings, installation_of
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only report missing workflows.")]
-_MISSING: Final = {
-    "SearchAttribute": "not registered",
-    "Cluster": "no open workflow",
-}
+_MISSING: Final = {"SearchAttribute": "not registered", "Cluster": "no open workflow"}
 _AFTER: Final = "Workers continue from here; `tenure doctor` and `tenure stuck` show the progress."
 
 

@@ -86,11 +86,7 @@ async def read_attention(client: Client, connection: Connection) -> Content:
 
 async def read_pending_pods(client: Client, connection: Connection) -> Content:
     found = await why.query_disruption_status(
-        client,
-        connection.cluster,
-        pending_pods=True,
-        clearing_pods=True,
-        timeout=stuck.PENDING_PODS_TIMEOUT,
+        client, connection.cluster, pending_pods=True, clearing_pods=True, timeout=stuck.PENDING_PODS_TIMEOUT
     )
     return {
         "groups": [one.model_dump(mode="json") for one in found.pending_pods],

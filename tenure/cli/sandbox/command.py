@@ -159,11 +159,7 @@ def down(directory: Directory = None) -> Result:
 
 @app.command()
 def aws(
-    port: Port = None,
-    directory: Directory = None,
-    retain: Retain = False,
-    more: More = None,
-    output: Output = "table",
+    port: Port = None, directory: Directory = None, retain: Retain = False, more: More = None, output: Output = "table"
 ) -> int:
     """Start only the AWS stand-in."""
     plan = build_plan(parts=("aws",), retain_data=retain, aws_arguments=(*aws_arguments(), *(more or ())))

@@ -102,11 +102,7 @@ class SandboxSession:
         kubeconfig = await asyncio.to_thread(
             self.sandbox.service_account_kubeconfig, namespace, name, through_proxy=self._through_proxy
         )
-        rights = {
-            "KUBECONFIG": str(kubeconfig),
-            "AWS_ACCESS_KEY_ID": WORKER_KEY,
-            "AWS_SECRET_ACCESS_KEY": WORKER_KEY,
-        }
+        rights = {"KUBECONFIG": str(kubeconfig), "AWS_ACCESS_KEY_ID": WORKER_KEY, "AWS_SECRET_ACCESS_KEY": WORKER_KEY}
         return WorkerProcess(
             self.sandbox.logs / "worker.log",
             environment=self.sandbox.environment() | rights | self._settings | settings,

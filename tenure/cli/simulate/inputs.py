@@ -154,8 +154,7 @@ def find_unsatisfiable_pools(inputs: SimulationInputs, source: Path) -> dict[str
 def _accepted_overlays(objects: list[tuple[Path, Object]], found: SimulationInputs) -> tuple[OverlayFact, ...]:
     """Raises `UsageError` for overlays that a worker would report as invalid on the object."""
     evaluation = evaluate_overlays(
-        _parse_facts(objects, overlay_fact),
-        [OverlayTarget(nodepool_labels(one), found.types) for one in found.pools],
+        _parse_facts(objects, overlay_fact), [OverlayTarget(nodepool_labels(one), found.types) for one in found.pools]
     )
     paths = {one["metadata"]["name"]: path for path, one in objects}
     for name, validation in evaluation.validations.items():

@@ -25,12 +25,7 @@ _MAX_PROBLEMS: Final = 3
 """Problems of an object in one error."""
 _VALIDATED_KINDS: Final = frozenset(
     one.kind
-    for one in (
-        resources.EC2_NODE_CLASSES,
-        resources.LIFECYCLE_POLICIES,
-        resources.NODE_OVERLAYS,
-        resources.NODE_POOLS,
-    )
+    for one in (resources.EC2_NODE_CLASSES, resources.LIFECYCLE_POLICIES, resources.NODE_OVERLAYS, resources.NODE_POOLS)
 )
 _IRRELEVANT: Final = (resources.EVENTS, resources.LEASES, resources.VOLUME_ATTACHMENTS)
 _GROUPS: Final[Mapping[str, str]] = {

@@ -48,11 +48,7 @@ METADATA: Final[Mapping[str, Any]] = {
             "propertyNames": _KEY,
             "additionalProperties": {"type": "string", "pattern": rf"^({_NAME})?$", "title": _LABEL_VALUE},
         },
-        "annotations": {
-            "type": "object",
-            "propertyNames": _ANY_CASE_KEY,
-            "additionalProperties": {"type": "string"},
-        },
+        "annotations": {"type": "object", "propertyNames": _ANY_CASE_KEY, "additionalProperties": {"type": "string"}},
         "finalizers": {"type": "array", "items": {"type": "string", **_KEY}},
         "ownerReferences": {"type": "array", "items": _OWNER},
         "managedFields": {"type": "array", "items": {"type": "object", **_ANYTHING}},

@@ -53,12 +53,7 @@ from tenure.model.extra_capacity import BufferFact
 from tenure.model.facts import NodeClaimFact, PodFact
 from tenure.model.instance_types import Catalogue, DevicesByNodeClass
 from tenure.model.invalid_objects import ObjectKey, object_key, pod_key
-from tenure.model.nodeclaim.node_identity import (
-    DuplicateProviderIdError,
-    NodeStatus,
-    describe_stranger,
-    is_named,
-)
+from tenure.model.nodeclaim.node_identity import DuplicateProviderIdError, NodeStatus, describe_stranger, is_named
 from tenure.model.plan import ReleasedPod
 from tenure.scheduling.snapshot import Change, Fact, FactKind
 
@@ -79,10 +74,7 @@ class ClusterCache(ClusterStore):
     """Applies list-watch deltas and changes of this process, and publishes events. `now` is the wall clock."""
 
     def __init__(
-        self,
-        now: Callable[[], datetime],
-        default_spread: DefaultSpread | None = None,
-        devices: Devices | None = None,
+        self, now: Callable[[], datetime], default_spread: DefaultSpread | None = None, devices: Devices | None = None
     ) -> None:
         """`devices`: None if pods with ResourceClaims are refused."""
         super().__init__()

@@ -8,11 +8,7 @@ from tenure.kube.client import resources
 from tenure.kube.client.errors import Json
 from tenure.kube.client.list_watch import Delta
 from tenure.kube.facts.device_classes import DeviceClasses
-from tenure.kube.facts.pod_admission import (
-    PodAdmission,
-    limit_range_rules,
-    runtime_class_defaults,
-)
+from tenure.kube.facts.pod_admission import PodAdmission, limit_range_rules, runtime_class_defaults
 from tenure.kube.facts.pods import daemonset_fact
 from tenure.model.facts import DaemonSetFact
 

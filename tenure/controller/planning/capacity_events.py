@@ -43,12 +43,7 @@ class CapacityEvents:
                 continue
             with self._cache.invalid_objects.guard(pod_key(pod, _STEP)):
                 await self._events.publish(
-                    kind=PODS.kind,
-                    name=pod.name,
-                    namespace=pod.namespace,
-                    uid=uid,
-                    reason=REASON,
-                    message=message,
+                    kind=PODS.kind, name=pod.name, namespace=pod.namespace, uid=uid, reason=REASON, message=message
                 )
 
     def _on_capacity_lacking(self, event: CapacityLacking) -> None:

@@ -30,12 +30,7 @@ from tenure.controller.planning.nodeclaim_factory import (
 )
 from tenure.controller.planning.planner_process import PlannerClient, PlannerProcess
 from tenure.controller.planning.pod_verdict_events import PodVerdictEvents
-from tenure.controller.planning.provisioning_backoff import (
-    BackoffPass,
-    BackoffTracker,
-    SchedulerMessages,
-    without_pods,
-)
+from tenure.controller.planning.provisioning_backoff import BackoffPass, BackoffTracker, SchedulerMessages, without_pods
 from tenure.controller.planning.undersized_nodes import ExpiredGraceEvents, UndersizedNodes
 from tenure.controller.signals.pending_pods import list_pods_needing_nodes
 from tenure.kube.facts.objects import nodeclaim_fact

@@ -68,10 +68,7 @@ class OpenTelemetryRecorder:
         token = _KEY.set(span.key)
         try:
             recorded = self.tracer.start_span(
-                span.name,
-                self.context_of(span.parent),
-                attributes=span.attributes,
-                start_time=_nanoseconds(span.start),
+                span.name, self.context_of(span.parent), attributes=span.attributes, start_time=_nanoseconds(span.start)
             )
         finally:
             _KEY.reset(token)

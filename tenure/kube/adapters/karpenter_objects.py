@@ -4,10 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from tenure.apis.ec2nodeclass import EC2NodeClass
-from tenure.apis.labels import (
-    NODECLASS_TERMINATION_FINALIZER,
-    VALIDATION_SUCCEEDED,
-)
+from tenure.apis.labels import NODECLASS_TERMINATION_FINALIZER, VALIDATION_SUCCEEDED
 from tenure.apis.meta import is_object_name
 from tenure.apis.nodeoverlay import NodeOverlay
 from tenure.apis.nodepool import NodePool

@@ -196,10 +196,7 @@ class KubeClient:
 
 
 async def connect(
-    kubeconfig: str = "",
-    *,
-    rate_limiter: RateLimiter | None = None,
-    endpoints: Endpoints | None = None,
+    kubeconfig: str = "", *, rate_limiter: RateLimiter | None = None, endpoints: Endpoints | None = None
 ) -> KubeClient:
     """Connect with this kubeconfig (paths separated by `:`), else the default one, else the pod's service account.
 
@@ -212,9 +209,7 @@ async def connect(
     try:
         if kubeconfig or _any_path_exists(KUBE_CONFIG_DEFAULT_LOCATION):
             loader = await config.load_kube_config(
-                config_file=kubeconfig or None,
-                client_configuration=configuration,
-                persist_config=False,
+                config_file=kubeconfig or None, client_configuration=configuration, persist_config=False
             )
             if loader.provider == "gcp" or "exec" in (loader._user or ()):
                 renewing = config.refresh_token(loader, configuration, interval=_TOKEN_CHECK)

@@ -89,12 +89,7 @@ class AnnotationPatcher:
         self._annotated = annotated
 
     async def patch_annotations(
-        self,
-        name: str,
-        annotations: Mapping[str, str | None],
-        *,
-        uid: str = "",
-        only: Mapping[str, str] | None = None,
+        self, name: str, annotations: Mapping[str, str | None], *, uid: str = "", only: Mapping[str, str] | None = None
     ) -> str:
         """Set annotations (None removes one), if the current annotations match `only`.
 

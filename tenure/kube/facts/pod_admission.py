@@ -8,12 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tenure.apis.quantity import parse_resources
-from tenure.kube.facts.limit_ranges import (
-    ResourceBounds,
-    find_requests_above_limits,
-    find_violations,
-    resource_bounds,
-)
+from tenure.kube.facts.limit_ranges import ResourceBounds, find_requests_above_limits, find_violations, resource_bounds
 
 Json = Mapping[str, Any]
 

@@ -206,11 +206,7 @@ def _placement_fields(spec: Json, features: Iterable[str] | None = None) -> dict
         "node_selector": _node_selector(spec, required_features(spec) if features is None else features),
         "required_terms": [node_selector_term(term) for term in required],
         "preferred_terms": [
-            {
-                "weight": one["weight"],
-                "expressions": node_selector_term(one.get("preference")),
-            }
-            for one in preferred
+            {"weight": one["weight"], "expressions": node_selector_term(one.get("preference"))} for one in preferred
         ],
         "tolerations": [_parse_toleration(one) for one in spec.get("tolerations") or ()],
     }

@@ -40,12 +40,7 @@ GPU_REPLACE_PATTERN: Final = ".*XID(64|74|79|119|120).*"
 
 def _gpu_condition(pattern: str, action: Literal["reboot", "replace"]) -> RepairCondition:
     return RepairCondition(
-        type=_GPU,
-        status="False",
-        reason=pattern,
-        toleration="10m",
-        termination_grace_period="5m",
-        action=action,
+        type=_GPU, status="False", reason=pattern, toleration="10m", termination_grace_period="5m", action=action
     )
 
 

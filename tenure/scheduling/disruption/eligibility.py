@@ -184,10 +184,7 @@ _REQUIRED_LABELS: Final[tuple[tuple[str, Cause], ...]] = ((CAPACITY_TYPE, "NoCap
 
 
 def _build_exclusion(
-    cause: Cause,
-    message: str,
-    methods: tuple[Method, ...] = _VOLUNTARY_METHODS,
-    until: datetime | None = None,
+    cause: Cause, message: str, methods: tuple[Method, ...] = _VOLUNTARY_METHODS, until: datetime | None = None
 ) -> Ineligibility:
     return Ineligibility(cause=cause, message=message, methods=methods, until=until)
 

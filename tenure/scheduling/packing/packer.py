@@ -426,13 +426,7 @@ class Packing:
         return done
 
     def _assign_pods(
-        self,
-        one: PodClass,
-        variant: Variant,
-        vector: Amounts,
-        node_index: int,
-        share: int,
-        rules: Sequence[Rule] = (),
+        self, one: PodClass, variant: Variant, vector: Amounts, node_index: int, share: int, rules: Sequence[Rule] = ()
     ) -> None:
         pods, one.pods = one.pods[:share], one.pods[share:]
         slot = self.node_arrays.slot_at(node_index) if self._daemon_groups else None

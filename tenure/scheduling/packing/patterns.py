@@ -101,12 +101,7 @@ class PatternSolution:
 
 
 def solve_patterns(
-    headroom: Amounts,
-    prices: Prices,
-    sizes: Sizes,
-    *,
-    nodes: int = 0,
-    known_patterns: KnownPatterns | None = None,
+    headroom: Amounts, prices: Prices, sizes: Sizes, *, nodes: int = 0, known_patterns: KnownPatterns | None = None
 ) -> PatternSolution | None:
     """The cheapest mix with at least `nodes` nodes. None if a size fits no row, or the solver finds no solution."""
     cost_effective = known_patterns.types if known_patterns else undominated_types(headroom, prices)

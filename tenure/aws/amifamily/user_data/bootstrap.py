@@ -116,11 +116,7 @@ def image_versions(node_class: EC2NodeClass) -> tuple[str, ...]:
 
 def node_labels(node_class: EC2NodeClass, claim: NodeClaim, family: Family, capacity_type: str) -> dict[str, str]:
     """The NodeClaim's labels and the labels known at launch, sorted, without labels that a kubelet may not set."""
-    found = {
-        **claim.metadata.labels,
-        labels.NODECLASS: node_class.name,
-        labels.CAPACITY_TYPE: capacity_type,
-    }
+    found = {**claim.metadata.labels, labels.NODECLASS: node_class.name, labels.CAPACITY_TYPE: capacity_type}
     if family.syncs_taints_itself:
         found[labels.DO_NOT_SYNC_TAINTS] = "true"
     return {key: found[key] for key in sorted(found) if kubelet_may_set(key)}
