@@ -28,18 +28,7 @@ from tenure.controller.temporal.single_flight import SingleFlight
 from tenure.controller.watched_cluster import WatchedCluster
 from tenure.endpoints import Endpoints
 from tenure.kube.adapters.build import KubeAdapters
-from tenure.kube.client.resources import (
-    EC2_NODE_CLASSES,
-    LIFECYCLE_POLICIES,
-    NAMESPACES,
-    NODE_CLAIMS,
-    NODE_POOLS,
-    NODES,
-    PERSISTENT_VOLUMES,
-    POD_DISRUPTION_BUDGETS,
-    PODS,
-    VOLUME_ATTACHMENTS,
-)
+from tenure.kube.client import resources
 from tenure.model.disruption.commands import (
     DisruptionDecision,
     DisruptionDecisionRequest,
@@ -230,14 +219,16 @@ class ControllerSession:
     def _synced_kinds(self) -> SyncedKinds:
         is_synced = self.cluster.is_synced
         return SyncedKinds(
-            nodeclaims=is_synced(NODE_CLAIMS),
-            nodes=is_synced(NODES),
-            pods=is_synced(PODS),
-            nodepools=is_synced(NODE_POOLS),
-            nodeclasses=is_synced(EC2_NODE_CLASSES),
-            policies=is_synced(LIFECYCLE_POLICIES, NODE_POOLS),
-            drains=is_synced(POD_DISRUPTION_BUDGETS, VOLUME_ATTACHMENTS, PERSISTENT_VOLUMES),
-            pauses=is_synced(NAMESPACES),
+            nodeclaims=is_synced(resources.NODE_CLAIMS),
+            nodes=is_synced(resources.NODES),
+            pods=is_synced(resources.PODS),
+            nodepools=is_synced(resources.NODE_POOLS),
+            nodeclasses=is_synced(resources.EC2_NODE_CLASSES),
+            policies=is_synced(resources.LIFECYCLE_POLICIES, resources.NODE_POOLS),
+            drains=is_synced(
+                resources.POD_DISRUPTION_BUDGETS, resources.VOLUME_ATTACHMENTS, resources.PERSISTENT_VOLUMES
+            ),
+            pauses=is_synced(resources.NAMESPACES),
             warm_up_until=self._warm_up_ends_at(),
         )
 
@@ -246,4 +237,4 @@ class ControllerSession:
 
     @property
     def _is_planning_synced(self) -> bool:
-        return self.cluster.is_synced(NODE_CLAIMS, NODES, PODS, NODE_POOLS)
+        return self.cluster.is_synced(resources.NODE_CLAIMS, resources.NODES, resources.PODS, resources.NODE_POOLS)

@@ -5,19 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tenure.apis.feature_gates import FeatureGate
+from tenure.kube.client import resources
 from tenure.kube.client.client import KubeClient
-from tenure.kube.client.resources import (
-    CAPACITY_BUFFERS,
-    DEVICE_CLASSES,
-    LIFECYCLE_POLICIES,
-    NODE_OVERLAYS,
-    POD_TEMPLATES,
-    RESOURCE_CLAIM_TEMPLATES,
-    RESOURCE_CLAIMS,
-    RESOURCE_SLICES,
-    RESOURCES,
-    Resource,
-)
+from tenure.kube.client.resources import Resource
 from tenure.kube.facts import default_spread
 from tenure.model.errors import BadInput, Fault
 from tenure.model.node_health import RepairMode
@@ -61,16 +51,21 @@ class ControllerSettings:
 
 
 _KINDS: Final[Mapping[FeatureGate, Sequence[Resource]]] = {
-    FeatureGate.NODE_OVERLAY: (NODE_OVERLAYS,),
-    FeatureGate.CAPACITY_BUFFER: (CAPACITY_BUFFERS, POD_TEMPLATES),
+    FeatureGate.NODE_OVERLAY: (resources.NODE_OVERLAYS,),
+    FeatureGate.CAPACITY_BUFFER: (resources.CAPACITY_BUFFERS, resources.POD_TEMPLATES),
 }
 
 
-SPREAD_KINDS: Final = tuple(RESOURCES[kind] for kind in default_spread.KINDS)
+SPREAD_KINDS: Final = tuple(resources.RESOURCES[kind] for kind in default_spread.KINDS)
 """Kinds to watch with default topology spread constraints."""
 
 
-DEVICE_KINDS: Final = (DEVICE_CLASSES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, RESOURCE_SLICES)
+DEVICE_KINDS: Final = (
+    resources.DEVICE_CLASSES,
+    resources.RESOURCE_CLAIM_TEMPLATES,
+    resources.RESOURCE_CLAIMS,
+    resources.RESOURCE_SLICES,
+)
 """Kinds to watch with `plans_devices`."""
 
 
@@ -96,7 +91,7 @@ async def check(
         await _check_readable(client, kind, "SCHEDULER_CONFIG: ", " -f deploy/rbac/optional/scheduler-config.yaml")
     for kind in DEVICE_KINDS if plans_devices else ():
         await _check_readable(client, kind, "IGNORE_DRA_REQUESTS=false: ", ", or remove the setting")
-    await _check_readable(client, LIFECYCLE_POLICIES)
+    await _check_readable(client, resources.LIFECYCLE_POLICIES)
     for gate, found in _KINDS.items():
         for kind in found if gates[gate] else ():
             await _check_readable(client, kind, f"{gate.example}: ", ", or switch the gate off")

@@ -6,16 +6,8 @@
 from collections.abc import Mapping
 from typing import Final
 
+from tenure.apis import labels
 from tenure.apis.capacitybuffer import CapacityBufferSpec
-from tenure.apis.labels import (
-    BUFFER_EMPTY,
-    FITS_EXISTING_CAPACITY,
-    NOT_READY_FOR_PROVISIONING,
-    PROVISIONING,
-    READY_FOR_PROVISIONING,
-    REQUIRES_NEW_CAPACITY,
-    RESOLVED,
-)
 from tenure.apis.quantity import parse_resources
 from tenure.model.provider_results import ConditionPatch
 
@@ -53,18 +45,21 @@ def decide_conditions(unresolved: Unresolved | None, replicas: int, fitting: int
     """`fitting`: how many of the `replicas` fit on existing nodes."""
     if unresolved is not None:
         return (
-            _new_condition(READY_FOR_PROVISIONING, False, unresolved.reason, unresolved.message),
-            _new_condition(PROVISIONING, False, NOT_READY_FOR_PROVISIONING, unresolved.message),
+            _new_condition(labels.READY_FOR_PROVISIONING, False, unresolved.reason, unresolved.message),
+            _new_condition(labels.PROVISIONING, False, labels.NOT_READY_FOR_PROVISIONING, unresolved.message),
         )
-    ready = _new_condition(READY_FOR_PROVISIONING, True, RESOLVED, "")
+    ready = _new_condition(labels.READY_FOR_PROVISIONING, True, labels.RESOLVED, "")
     if not replicas:
-        return ready, _new_condition(PROVISIONING, False, BUFFER_EMPTY, "the buffer has no replicas")
+        return ready, _new_condition(labels.PROVISIONING, False, labels.BUFFER_EMPTY, "the buffer has no replicas")
     if fitting < replicas:
         return ready, _new_condition(
-            PROVISIONING, False, REQUIRES_NEW_CAPACITY, f"{fitting} of {replicas} pods fit on existing nodes"
+            labels.PROVISIONING,
+            False,
+            labels.REQUIRES_NEW_CAPACITY,
+            f"{fitting} of {replicas} pods fit on existing nodes",
         )
     message = f"all {replicas} pods fit on existing nodes"
-    return ready, _new_condition(PROVISIONING, True, FITS_EXISTING_CAPACITY, message)
+    return ready, _new_condition(labels.PROVISIONING, True, labels.FITS_EXISTING_CAPACITY, message)
 
 
 def _new_condition(kind: str, holds: bool, reason: str, message: str) -> ConditionPatch:

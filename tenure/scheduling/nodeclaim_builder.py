@@ -6,14 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from tenure.apis.labels import (
-    CAPACITY_OVERLAY_APPLIED,
-    CAPACITY_TYPE,
-    INSTANCE_TYPE,
-    NODE_NAME_FIELD,
-    PRICE_OVERLAY_APPLIED,
-    REQUESTED_DRA_DRIVERS,
-)
+from tenure.apis import labels
 from tenure.apis.resources import PODS
 from tenure.model.base import format_count, format_number
 from tenure.model.blockers import MIN_VALUES
@@ -52,7 +45,7 @@ def build_planned_nodeclaim(
     requirements = _relax_min_values(draft, rows) if missing else draft.option.requirements
     nodeclaim = plan_from_template(
         pool,
-        without_internal_labels(requirements).without(NODE_NAME_FIELD),
+        without_internal_labels(requirements).without(labels.NODE_NAME_FIELD),
         _nodeclaim_requirements(draft, requirements, rows),
         relaxed=bool(missing),
     )
@@ -76,8 +69,8 @@ def with_device_drivers(nodeclaim: PlannedNodeClaim, draft: NodeClaimDraft, rows
     if not draft.offer.table.devices:
         return nodeclaim
     drivers = draft.offer.table.find_device_drivers(nodeclaim.devices, rows)
-    own = {REQUESTED_DRA_DRIVERS: ",".join(drivers)} if drivers else {}
-    others = {key: value for key, value in nodeclaim.annotations.items() if key != REQUESTED_DRA_DRIVERS}
+    own = {labels.REQUESTED_DRA_DRIVERS: ",".join(drivers)} if drivers else {}
+    others = {key: value for key, value in nodeclaim.annotations.items() if key != labels.REQUESTED_DRA_DRIVERS}
     return nodeclaim.model_copy(update={"annotations": others | own})
 
 
@@ -98,10 +91,12 @@ def _nodeclaim_requirements(draft: NodeClaimDraft, requirements: Requirements, r
     table = draft.offer.table
     types = _types_expression(requirements, [table.names[row] for row in rows])
     offered = _available_offerings(draft, rows)
-    capacity = one_of(CAPACITY_TYPE, *sorted(set(table.capacity_types[offered])))
-    if CAPACITY_TYPE in requirements:
-        capacity = requirements[CAPACITY_TYPE].intersection(capacity)
-    rest = requirements.without(INSTANCE_TYPE, CAPACITY_TYPE, NODE_NAME_FIELD, *INTERNAL_LABELS).expressions()
+    capacity = one_of(labels.CAPACITY_TYPE, *sorted(set(table.capacity_types[offered])))
+    if labels.CAPACITY_TYPE in requirements:
+        capacity = requirements[labels.CAPACITY_TYPE].intersection(capacity)
+    rest = requirements.without(
+        labels.INSTANCE_TYPE, labels.CAPACITY_TYPE, labels.NODE_NAME_FIELD, *INTERNAL_LABELS
+    ).expressions()
     return tuple(sorted((*rest, types, *capacity.expressions()), key=lambda one: (one.key, one.operator)))
 
 
@@ -116,16 +111,16 @@ def _overlay_annotations(draft: NodeClaimDraft, rows: Indices) -> dict[str, str]
     """Annotations for NodeOverlays that changed its price or capacity (reference 1.3)."""
     table = draft.offer.table
     applied_by_key = {
-        PRICE_OVERLAY_APPLIED: bool(table.overlaid_prices[_available_offerings(draft, rows)].any()),
-        CAPACITY_OVERLAY_APPLIED: bool(table.overlaid_capacity[rows].any()),
+        labels.PRICE_OVERLAY_APPLIED: bool(table.overlaid_prices[_available_offerings(draft, rows)].any()),
+        labels.CAPACITY_OVERLAY_APPLIED: bool(table.overlaid_capacity[rows].any()),
     }
     return {key: "true" for key, applied in applied_by_key.items() if applied}
 
 
 def _types_expression(requirements: Requirements, names: list[str]) -> Expression:
-    known = requirements.get(INSTANCE_TYPE)
+    known = requirements.get(labels.INSTANCE_TYPE)
     return Expression(
-        key=INSTANCE_TYPE, operator="In", values=tuple(names), min_values=known.min_values if known else None
+        key=labels.INSTANCE_TYPE, operator="In", values=tuple(names), min_values=known.min_values if known else None
     )
 
 

@@ -8,19 +8,12 @@ from tenure.apis.labels import NODECLASS_TERMINATION_FINALIZER, VALIDATION_SUCCE
 from tenure.apis.meta import is_object_name
 from tenure.apis.nodeoverlay import NodeOverlay
 from tenure.apis.nodepool import NodePool
+from tenure.kube.client import resources
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.errors import Json
 from tenure.kube.client.events import KubeEvents
 from tenure.kube.client.objects import Objects, merge_patch
 from tenure.kube.client.patches import AnnotationPatcher, StatusObjects, stamp_condition
-from tenure.kube.client.resources import (
-    CAPACITY_BUFFERS,
-    EC2_NODE_CLASSES,
-    LIFECYCLE_POLICIES,
-    NODE_OVERLAYS,
-    NODE_POOLS,
-    WORKLOADS,
-)
 from tenure.kube.facts.lifecycle_policies import policy_fact
 from tenure.kube.facts.objects import overlay_fact
 from tenure.model.nodeoverlays import OverlayFact, find_overlay_problem
@@ -52,7 +45,7 @@ class KubeNodePools(_StatusWriter):
     """Implements the port `Pools`; the NodePool workflow writes the status."""
 
     def __init__(self, client: KubeClient, events: KubeEvents) -> None:
-        super().__init__(StatusObjects(client, NODE_POOLS, events))
+        super().__init__(StatusObjects(client, resources.NODE_POOLS, events))
 
     async def get(self, name: str) -> NodePool | None:
         item = await self._objects.get(name)
@@ -67,7 +60,7 @@ class KubeNodeClasses(_StatusWriter):
     """Implements the port `NodeClasses`; the NodeClass workflow writes the status."""
 
     def __init__(self, client: KubeClient, events: KubeEvents) -> None:
-        super().__init__(StatusObjects(client, EC2_NODE_CLASSES, events))
+        super().__init__(StatusObjects(client, resources.EC2_NODE_CLASSES, events))
 
     async def get(self, name: str) -> EC2NodeClass | None:
         """None also for a name that no object can have: users write it in a nodeClassRef."""
@@ -87,7 +80,7 @@ class KubeNodeClasses(_StatusWriter):
 
 class KubeNodeOverlays:
     def __init__(self, client: KubeClient, events: KubeEvents) -> None:
-        self._overlays = StatusObjects(client, NODE_OVERLAYS, events)
+        self._overlays = StatusObjects(client, resources.NODE_OVERLAYS, events)
 
     async def list_accepted(self) -> Sequence[OverlayFact]:
         """All overlays except invalid ones, and ones whose status rejects the current generation."""
@@ -120,7 +113,7 @@ class KubeCapacityBuffers:
 
     async def get_workload(self, namespace: str, kind: str, name: str) -> Json | None:
         """The live Deployment, StatefulSet or ReplicaSet; None if it does not exist."""
-        return await self._client.get(WORKLOADS[kind].path(name, namespace=namespace))
+        return await self._client.get(resources.WORKLOADS[kind].path(name, namespace=namespace))
 
     async def patch_status(
         self,
@@ -135,7 +128,7 @@ class KubeCapacityBuffers:
         """Set fields of the status (None removes a field) and conditions; writes only changes.
 
         False if the buffer is gone."""
-        objects = self._by_namespace.setdefault(namespace, Objects(self._client, CAPACITY_BUFFERS, namespace))
+        objects = self._by_namespace.setdefault(namespace, Objects(self._client, resources.CAPACITY_BUFFERS, namespace))
 
         def build_patch(item: Json) -> Json | None:
             current_status = item.get("status") or {}
@@ -159,7 +152,7 @@ def _merge_conditions(
 
 class KubeLifecyclePolicies:
     def __init__(self, client: KubeClient, events: KubeEvents) -> None:
-        self._policies, self._events = StatusObjects(client, LIFECYCLE_POLICIES, events), events
+        self._policies, self._events = StatusObjects(client, resources.LIFECYCLE_POLICIES, events), events
 
     async def list_facts(self) -> list[PolicyFact]:
         """All readable LifecyclePolicies, parsed as in the watch."""
@@ -178,7 +171,7 @@ class KubeLifecyclePolicies:
         item = await self._policies.patch_status(name, uid=uid, status=status_fields, conditions=[condition], now=now)
         if item is not None and validation.reason:
             await self._events.publish(
-                kind=LIFECYCLE_POLICIES.kind,
+                kind=resources.LIFECYCLE_POLICIES.kind,
                 name=name,
                 uid=uid,
                 reason=validation.reason,

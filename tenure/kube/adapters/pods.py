@@ -8,16 +8,10 @@ from typing import Final
 
 from tenure.apis.labels import NOMINATED, OWN_DELETION_COST, POD_DELETION_COST
 from tenure.clock import utc_now
+from tenure.kube.client import resources
 from tenure.kube.client.client import MERGE_PATCH, STRATEGIC_MERGE, KubeClient, Response
 from tenure.kube.client.errors import Json, fault_of, status_of
 from tenure.kube.client.objects import SharedRead
-from tenure.kube.client.resources import (
-    PERSISTENT_VOLUME_CLAIMS,
-    PERSISTENT_VOLUMES,
-    POD_DISRUPTION_BUDGETS,
-    PODS,
-    VOLUME_ATTACHMENTS,
-)
 from tenure.kube.facts.pod_disruption_budgets import pod_budget_fact
 from tenure.kube.facts.pod_drain import drain_pod
 from tenure.kube.facts.pod_topology import claim_names
@@ -42,7 +36,7 @@ class KubePods:
 
     async def evict(self, pod: DrainPod) -> Eviction:
         """A missing pod counts as evicted. A blocking budget is a result, throttling is a fault."""
-        path = PODS.path(pod.name, namespace=pod.namespace, sub="eviction")
+        path = resources.PODS.path(pod.name, namespace=pod.namespace, sub="eviction")
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -68,7 +62,7 @@ class KubePods:
 
     async def force_delete(self, pod: DrainPod, *, grace_seconds: int) -> bool:
         """Delete the pod regardless of budgets and annotations. False if the pod is gone."""
-        path = PODS.path(pod.name, namespace=pod.namespace)
+        path = resources.PODS.path(pod.name, namespace=pod.namespace)
         body = {"gracePeriodSeconds": grace_seconds, "preconditions": {"uid": pod.uid}}
         response = await self._client.send("DELETE", path, body=body)
         if response.is_success:
@@ -80,7 +74,7 @@ class KubePods:
 
     async def nominate(self, pod: PodFact, node: str, *, now: datetime) -> bool:
         """Set `nominatedNodeName`, which kube-scheduler tries first, and a condition. False if the pod is gone."""
-        path = PODS.path(pod.name, namespace=pod.namespace, sub="status")
+        path = resources.PODS.path(pod.name, namespace=pod.namespace, sub="status")
         stamp = format_timestamp(now)
         condition = {"type": NOMINATED, "status": "True", "reason": "Planned", "message": node}
         body = {
@@ -97,14 +91,14 @@ class KubePods:
         """The node's pods that a ReplicaSet of apps/v1 controls, without those that end or have a cost of a user. The
         list may be seconds old."""
         params = {"fieldSelector": f"spec.nodeName={node_name}", "resourceVersion": "0"}
-        response = await self._client.request("GET", PODS.path(), params=params)
+        response = await self._client.request("GET", resources.PODS.path(), params=params)
         return [_costed_pod(one) for one in response.get("items") or () if _may_have_cost(one)]
 
     async def write_deletion_cost(self, pod: CostedPod, cost: int | None) -> DeletionCostWrite:
         """Set or remove the deletion cost. Raises Fault, except for a pod that is gone or has changed."""
         if pod.cost == cost:
             return "skipped_unchanged"
-        path = PODS.path(pod.name, namespace=pod.namespace)
+        path = resources.PODS.path(pod.name, namespace=pod.namespace)
         annotations = dict.fromkeys((POD_DELETION_COST, OWN_DELETION_COST), None if cost is None else str(cost))
         body = {"metadata": {"resourceVersion": pod.version, "annotations": annotations}}
         response = await self._client.send("PATCH", path, body=body, content_type=MERGE_PATCH)
@@ -120,7 +114,7 @@ class KubePods:
 
     async def read_scheduler_message(self, pod: PodFact) -> str:
         """The message of its condition PodScheduled; empty without one, or if the pod is gone."""
-        found = await self._client.get(PODS.path(pod.name, namespace=pod.namespace)) or {}
+        found = await self._client.get(resources.PODS.path(pod.name, namespace=pod.namespace)) or {}
         conditions = (found.get("status") or {}).get("conditions") or ()
         return next((one.get("message", "") for one in conditions if one.get("type") == "PodScheduled"), "")
 
@@ -135,7 +129,7 @@ class KubePods:
         staying = await self._volumes_of_staying_pods(node_name)
         awaited = [one for one in here if _volume_name(one) not in staying]
         volumes = await asyncio.gather(
-            *(self._client.get(PERSISTENT_VOLUMES.path(_volume_name(one))) for one in awaited)
+            *(self._client.get(resources.PERSISTENT_VOLUMES.path(_volume_name(one))) for one in awaited)
         )
         found = (
             _attached_volume(one, volume)
@@ -153,17 +147,20 @@ class KubePods:
             for name in claim_names(pod["metadata"], pod["spec"])
         }
         found = await asyncio.gather(
-            *(self._client.get(PERSISTENT_VOLUME_CLAIMS.path(name, namespace=space)) for space, name in claims)
+            *(
+                self._client.get(resources.PERSISTENT_VOLUME_CLAIMS.path(name, namespace=space))
+                for space, name in claims
+            )
         )
         return {claim["spec"].get("volumeName", "") for claim in found if claim}
 
     async def _list(self, node_name: str) -> list[Json]:
         params = {"fieldSelector": f"spec.nodeName={node_name}"}
-        response = await self._client.request("GET", PODS.path(), params=params)
+        response = await self._client.request("GET", resources.PODS.path(), params=params)
         return list(response.get("items") or ())
 
     async def _list_attachments(self) -> list[Json]:
-        response = await self._client.request("GET", VOLUME_ATTACHMENTS.path())
+        response = await self._client.request("GET", resources.VOLUME_ATTACHMENTS.path())
         return list(response.get("items") or ())
 
 
@@ -235,5 +232,5 @@ class KubePodDisruptionBudgets:
         self._client = client
 
     async def in_namespace(self, namespace: str) -> Sequence[PodDisruptionBudgetFact]:
-        response = await self._client.request("GET", POD_DISRUPTION_BUDGETS.path(namespace=namespace))
+        response = await self._client.request("GET", resources.POD_DISRUPTION_BUDGETS.path(namespace=namespace))
         return [pod_budget_fact(one) for one in response.get("items") or ()]
