@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from benchmarks.instance_type_generator import ZONES, catalogue
 from tenure.apis import labels
-from tenure.cli.simulate.admission_objects import AdmissionObjects
+from tenure.cli.simulate.pod_admission import AdmissionObjects
 from tenure.cli.simulate.workloads import pods_of
 from tenure.kube.facts.objects import nodepool_fact
 from tenure.kube.facts.pods import daemonset_fact, pod_fact

@@ -9,10 +9,9 @@ from typing import Any, Final, TypeVar
 
 from tenure.cli.exit_codes import UsageError
 from tenure.cli.simulate import workloads
-from tenure.cli.simulate.admission_objects import ADMISSION_KINDS, AdmissionObjects
 from tenure.cli.simulate.manifest_files import ManifestFiles, read_files
 from tenure.cli.simulate.manifests import Object, describe_object, parse_object, raising_usage_error
-from tenure.cli.simulate.pod_admission import EFFECTS, check_pod
+from tenure.cli.simulate.pod_admission import ADMISSION_KINDS, EFFECTS, AdmissionObjects, check_pod
 from tenure.cli.simulate.workloads import StorageObjects
 from tenure.kube.client.resources import SERVICES
 from tenure.kube.facts.default_spread import DefaultSpread

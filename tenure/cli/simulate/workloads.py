@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tenure.apis.capacitybuffer import CapacityBuffer
-from tenure.cli.simulate.admission_objects import AdmissionObjects
 from tenure.cli.simulate.manifests import Object, describe_object, namespace_of, parse_object, raising_usage_error
+from tenure.cli.simulate.pod_admission import AdmissionObjects
 from tenure.kube.facts.pods import virtual_pod_fact
 from tenure.kube.facts.volumes import csi_node_fact, storage_class_fact, volume_claim_fact, volume_fact
 from tenure.model.extra_capacity import BufferFact, build_virtual_pods

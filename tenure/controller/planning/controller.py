@@ -15,16 +15,15 @@ from tenure.clock import CLOCK
 from tenure.controller.cache.changes import ChangeBatch, ChangeSet
 from tenure.controller.disruption.status import OverlayStatusWriter
 from tenure.controller.interruption.notifier import InterruptedCapacity
-from tenure.controller.planning.capacity_events import CapacityEvents
 from tenure.controller.planning.discovered_capacity import DiscoveredCapacityNotifier
 from tenure.controller.planning.planner_process import PlannerClient
 from tenure.controller.planning.pod_nominator import PodNominator
-from tenure.controller.planning.pod_verdict_events import PodVerdictEvents
+from tenure.controller.planning.pod_verdict_events import CapacityEvents, PodVerdictEvents
 from tenure.controller.planning.provisioner import Provisioner
 from tenure.controller.planning.undersized_nodes import PlanningWarmUp
 from tenure.controller.settings import ControllerSettings
 from tenure.controller.signals.digests import short_hash
-from tenure.controller.signals.provisioning_trigger import ProvisioningTrigger
+from tenure.controller.signals.pending_pods import ProvisioningTrigger
 from tenure.controller.signals.signaller import Signal, SignalQueue, Start
 from tenure.controller.watched_cluster import WatchedCluster
 from tenure.kube.adapters.build import KubeAdapters

@@ -1,7 +1,10 @@
 """Events and log lines with the verdicts on pending pods.
 
 Each plan publishes the verdicts on its pods. Pods that need attention get their events also without a plan, since
-kube-scheduler does not try some pods, such as those whose ResourceClaim does not exist."""
+kube-scheduler does not try some pods, such as those whose ResourceClaim does not exist.
+
+Pods of a NodeClaim for which EC2 has no capacity get the event of the NodeClaim (reference 1.15, 7.5). `KubeEvents`
+limits the rate."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +15,9 @@ from typing import Final
 import structlog
 
 from activities.ports.core import Events
+from tenure.controller.cache.changes import CapacityLacking
 from tenure.controller.cache.cluster_cache import ClusterCache
+from tenure.controller.cache.nominations import Nominations
 from tenure.controller.cache.pod_verdicts import PODS_AT_ONCE, PodVerdicts
 from tenure.controller.planning.pod_groups import PodGroups
 from tenure.kube.client.resources import PODS
@@ -107,3 +112,47 @@ class PodVerdictEvents:
 
     def _guard(self, pod: PodFact, step: str) -> AbstractContextManager[None]:
         return self._cache.invalid_objects.guard(pod_key(pod, step))
+
+
+CAPACITY_REASON: Final = "InsufficientCapacityError"
+_CAPACITY_STEP: Final = "capacity event"
+
+
+class CapacityEvents:
+    """Run `run` in a task. Pods are read when the change arrives, since the NodeClaim may be deleted soon."""
+
+    def __init__(self, cache: ClusterCache, nominations: Nominations, events: Events) -> None:
+        self._cache, self._nominations, self._events = cache, nominations, events
+        self._due: dict[str, str] = {}
+        """Messages by UID of the pod."""
+        self._wake = asyncio.Event()
+        cache.subscribe(CapacityLacking, self._on_capacity_lacking)
+
+    async def run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self.publish()
+
+    async def publish(self) -> None:
+        """Pods that were bound, finished or deleted in the meantime get no event."""
+        due, self._due = self._due, {}
+        self._cache.invalid_objects.retain(_CAPACITY_STEP, self._cache.pending)
+        for uid, message in due.items():
+            pod = self._cache.pending.get(uid)
+            if pod is None or pod.deleting:
+                continue
+            with self._cache.invalid_objects.guard(pod_key(pod, _CAPACITY_STEP)):
+                await self._events.publish(
+                    kind=PODS.kind,
+                    name=pod.name,
+                    namespace=pod.namespace,
+                    uid=uid,
+                    reason=CAPACITY_REASON,
+                    message=message,
+                )
+
+    def _on_capacity_lacking(self, event: CapacityLacking) -> None:
+        message = f"NodeClaim {event.claim.name} event: {event.claim.capacity_error}"
+        self._due |= dict.fromkeys(self._nominations.pods_expected_on(event.claim.name), message)
+        self._wake.set()

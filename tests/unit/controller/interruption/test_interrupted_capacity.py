@@ -9,8 +9,7 @@ import pytest
 from tenure.apis.lifecyclepolicy import LifecycleRules
 from tenure.controller.cache.nominations import Nominations
 from tenure.controller.interruption.notifier import BURST_SIZE, INTERRUPTION_WINDOW, RENOTIFY_AFTER, InterruptedCapacity
-from tenure.controller.signals.pending_pods import classify_pods
-from tenure.controller.signals.provisioning_trigger import ProvisioningTrigger
+from tenure.controller.signals.pending_pods import ProvisioningTrigger, classify_pods
 from tenure.model.facts import NodeClaimFact
 from tenure.model.interruption.messages import InterruptionMessage
 from tenure.model.launch import UNAVAILABLE_FOR

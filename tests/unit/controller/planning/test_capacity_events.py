@@ -1,7 +1,7 @@
 """Pods of a NodeClaim without capacity get its event."""
 
 from tenure.controller.cache.nominations import Nominations
-from tenure.controller.planning.capacity_events import CapacityEvents
+from tenure.controller.planning.pod_verdict_events import CapacityEvents
 from tests.support.controller.builders import CacheHarness, Json, claim, pod, with_binding
 from tests.support.fakes.kubernetes import FakeEvents
 

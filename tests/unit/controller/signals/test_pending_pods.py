@@ -8,10 +8,10 @@ import pytest
 from tenure.controller.cache.nominations import Nominations
 from tenure.controller.signals.pending_pods import (
     Batcher,
+    ProvisioningTrigger,
     classify_pods,
     needs_plan,
 )
-from tenure.controller.signals.provisioning_trigger import ProvisioningTrigger
 from tenure.kube.facts.pods import pod_fact
 from tenure.model.facts import PodFact
 from tenure.model.observations import ObservedDemand
