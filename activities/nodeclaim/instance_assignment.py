@@ -95,10 +95,21 @@ class InstanceAssigner:
         )
 
         async def assign_instance(member: LaunchGroupMember) -> LaunchResult | None:
+            """None if the NodeClaim is gone; its instance is terminated immediately."""
             assignment = assignments.get(member.uid)
-            return await self._assign(
-                group, member, assignment, rejection, assigned=assigned.get(member.uid), notify=notify
-            )
+            result: LaunchResult = _build_launched(group, member, *assignment) if assignment else rejection
+            facts = assignment[1] if assignment else None
+            claim = assigned.get(member.uid) or await self._write_result(group, member, rejection, facts)
+            if claim is None:
+                await self._terminate_instances({assignment[0].instance_id} if assignment else ())
+                return None
+            result = result if assignment or not claim.status.provider_id else launched_from_status(claim)
+            if isinstance(result, LaunchRejection):
+                await self._publish_rejection(claim, result)
+            elif notify:
+                message = GroupResult(group_id=group.group_id, token=group.client_token(), result=result)
+                await self._workflows.signal_launch_result(claim, message)
+            return result
 
         results = await call_for_each(members, assign_instance)
         await self._terminate_instances(
@@ -115,33 +126,11 @@ class InstanceAssigner:
         """NodeClaims to which an earlier attempt of this launch assigned an instance, by UID."""
         return {one.metadata.uid: one for one in await self.find_nodeclaims(members) if one.status.provider_id}
 
-    async def _assign(
-        self,
-        group: LaunchGroup,
-        member: LaunchGroupMember,
-        assignment: _Assignment | None,
-        rejection: LaunchRejection,
-        *,
-        assigned: NodeClaim | None,
-        notify: bool,
-    ) -> LaunchResult | None:
-        """None if the NodeClaim is gone; its instance is terminated immediately."""
-        result: LaunchResult = _build_launched(group, member, *assignment) if assignment else rejection
-        facts = assignment[1] if assignment else None
-        claim = assigned or await self._write_result(group, member, rejection, facts)
-        if claim is None:
-            await self._terminate_instances({assignment[0].instance_id} if assignment else ())
-            return None
-        result = result if assignment or not claim.status.provider_id else launched_from_status(claim)
-        if isinstance(result, LaunchRejection):
-            reason, text = result.reason, result.message
-            if reason == labels.INSUFFICIENT_CAPACITY:
-                reason, text = "InsufficientCapacityError", f"NodeClaim {claim.name} event: {text}"
-            await publish_event_on(self._events, "NodeClaim", claim, reason, text, warning=True)
-        elif notify:
-            message = GroupResult(group_id=group.group_id, token=group.client_token(), result=result)
-            await self._workflows.signal_launch_result(claim, message)
-        return result
+    async def _publish_rejection(self, claim: NodeClaim, rejection: LaunchRejection) -> None:
+        reason, text = rejection.reason, rejection.message
+        if reason == labels.INSUFFICIENT_CAPACITY:
+            reason, text = "InsufficientCapacityError", f"NodeClaim {claim.name} event: {text}"
+        await publish_event_on(self._events, "NodeClaim", claim, reason, text, warning=True)
 
     async def _write_result(
         self, group: LaunchGroup, member: LaunchGroupMember, rejection: LaunchRejection, facts: LaunchFacts | None

@@ -125,8 +125,14 @@ class ClusterState:
         """
         grace = (not_ready_grace, pool_graces or {})
         virtual = {pod.uid for pods in self._facts.virtual.values() for pod in pods}
-        inputs = (now, tuple(unavailable), grace, reservations or {}, launch_blockers or {})
-        return strip_virtual_pods(self._plan_all_pods(*inputs), virtual)
+        rejected: list[UnschedulablePod] = []
+        shaped_pods = list(self._shape_pending_pods(now, rejected))
+        if not shaped_pods:
+            return strip_virtual_pods(Plan(unschedulable=tuple(rejected)), virtual)
+        inputs = self._build_pass_inputs(now, tuple(unavailable), grace, reservations or {})
+        plan_result = self._plan_pods(shaped_pods, replace(inputs, launch_blockers=launch_blockers or {}))
+        unschedulable = (*rejected, *plan_result.unschedulable)
+        return strip_virtual_pods(plan_result.model_copy(update={"unschedulable": unschedulable}), virtual)
 
     def disrupt(self, request: DisruptionRequest) -> Decision:
         """Nodes eligible for voluntary disruption, and their replacements. Pending pods are placed first."""
@@ -149,22 +155,6 @@ class ClusterState:
             ),
             request,
         )
-
-    def _plan_all_pods(
-        self,
-        now: datetime,
-        unavailable: tuple[UnavailableOffering, ...],
-        grace: _GracePeriods,
-        reservations: Mapping[str, ReservationHeadroom],
-        launch_blockers: Mapping[str, str],
-    ) -> Plan:
-        rejected: list[UnschedulablePod] = []
-        shaped_pods = list(self._shape_pending_pods(now, rejected))
-        if not shaped_pods:
-            return Plan(unschedulable=tuple(rejected))
-        inputs = self._build_pass_inputs(now, unavailable, grace, reservations)
-        plan_result = self._plan_pods(shaped_pods, replace(inputs, launch_blockers=launch_blockers))
-        return plan_result.model_copy(update={"unschedulable": (*rejected, *plan_result.unschedulable)})
 
     def _plan_pods(self, shaped_pods: list[tuple[PodShape, PodFact]], inputs: PassInputs) -> Plan:
         return self.guard.plan(shaped_pods, lambda pods: plan_pods(pods, inputs, self._pass_settings()))

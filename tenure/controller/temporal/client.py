@@ -32,11 +32,6 @@ from tenure.model.garbage_collection import GarbageCollectorState
 from tenure.model.interruption.records import InterruptionState, QueueSetting
 from tenure.model.workflow_states import BatchWindow, ClusterWatchState, ProvisioningState
 from workflows import ids
-from workflows.cluster_watch import ClusterWatchWorkflow
-from workflows.disruption.cluster import ClusterWorkflow
-from workflows.garbage_collection import GarbageCollectorWorkflow
-from workflows.interruption import InterruptionWorkflow
-from workflows.provisioner import ProvisioningWorkflow
 
 log = structlog.get_logger(__name__)
 
@@ -136,38 +131,29 @@ async def start_singletons(temporal: Client, installation: Installation, *, only
     cluster, window, events = installation.cluster, installation.window, installation.queue
     named: dict[str, Any] = {"start_signal": "set_queue", "start_signal_args": [QueueSetting(queue=events)]}
     opened: dict[str, Any] = {"start_signal": "set_batch_window", "start_signal_args": [window]}
-    pods = ProvisioningState(cluster=cluster, window=window)
-    starts: dict[str, tuple[Any, Any, dict[str, Any]]] = {
-        ids.watch(cluster): (
-            ClusterWatchWorkflow.run,
+    starts: dict[str, tuple[str, Message, dict[str, Any]]] = {
+        "ClusterWatch": (
+            "watch",
             ClusterWatchState(cluster=cluster),
-            {"static_summary": f"watch of cluster {cluster}", "memo": {CLUSTER_UID: installation.cluster_uid}},
+            {"memo": {CLUSTER_UID: installation.cluster_uid}},
         ),
-        ids.provisioning(cluster): (
-            ProvisioningWorkflow.run,
-            pods,
-            {**opened, "static_summary": f"provisioning of cluster {cluster}"},
-        ),
-        ids.cluster(cluster): (
-            ClusterWorkflow.run,
-            DisruptionState(cluster=cluster),
-            {"static_summary": f"voluntary disruption of cluster {cluster}"},
-        ),
-        ids.interruption(cluster): (
-            InterruptionWorkflow.run,
-            InterruptionState(cluster=cluster, queue=events),
-            {**named, "static_summary": f"AWS events of cluster {cluster}"},
-        ),
-        ids.garbage_collection(cluster): (
-            GarbageCollectorWorkflow.run,
-            GarbageCollectorState(cluster=cluster),
-            {"static_summary": f"garbage collection of cluster {cluster}"},
-        ),
+        "Provisioning": ("provisioning", ProvisioningState(cluster=cluster, window=window), opened),
+        "Cluster": ("voluntary disruption", DisruptionState(cluster=cluster), {}),
+        "Interruption": ("AWS events", InterruptionState(cluster=cluster, queue=events), named),
+        "GarbageCollector": ("garbage collection", GarbageCollectorState(cluster=cluster), {}),
     }
-    queue, policy = ids.coordinator_queue(cluster), WorkflowIDConflictPolicy.USE_EXISTING
-    for key, (run, state, more) in starts.items():
-        if not only or key in only:
-            await temporal.start_workflow(run, state, id=key, task_queue=queue, id_conflict_policy=policy, **more)
+    for workflow_id, workflow_type in list_singletons(cluster).items():
+        if not only or workflow_id in only:
+            task, state, more = starts[workflow_type]
+            await temporal.start_workflow(
+                workflow_type,
+                state,
+                id=workflow_id,
+                task_queue=ids.coordinator_queue(cluster),
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                static_summary=f"{task} of cluster {cluster}",
+                **more,
+            )
 
 
 def list_singletons(cluster: str) -> dict[str, str]:

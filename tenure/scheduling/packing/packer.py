@@ -321,15 +321,8 @@ class Packing:
             instance_choice = self.instance_selector.choose_instance(request)
             if not isinstance(instance_choice, InstanceChoice):
                 return done, self._explain_rejections(variant, instance_choice)
-            done += self._add_nodes(
-                one,
-                variant,
-                vector,
-                instance_choice,
-                count - done,
-                most=1 if must_share_node or _starts_affinity_group(alternative.rules) else instance_choice.nodes,
-                rules=alternative.rules,
-            )
+            most = 1 if must_share_node or _starts_affinity_group(alternative.rules) else instance_choice.nodes
+            done += self._add_nodes(one, request, instance_choice, most)
         return done, _FITS
 
     def _enlarge_node(self, one: PodClass, alternative: ConstraintAlternative, request: NodeRequest) -> int:
@@ -404,24 +397,14 @@ class Packing:
             if groups and any(group in groups for one in counts.values() for group, _ in one)
         ]
 
-    def _add_nodes(
-        self,
-        one: PodClass,
-        variant: Variant,
-        vector: Amounts,
-        instance_choice: InstanceChoice,
-        count: int,
-        *,
-        most: int,
-        rules: Sequence[Rule],
-    ) -> int:
+    def _add_nodes(self, one: PodClass, request: NodeRequest, instance_choice: InstanceChoice, most: int) -> int:
         """Add at most `most` equal nodes, as many as the pods fill. A pool with limits gets one, since its limits may
         change the choice."""
         offer, done = instance_choice.offer, 0
-        for _ in range(1 if offer.has_limits else max(1, min(most, count // instance_choice.pods))):
+        for _ in range(1 if offer.has_limits else max(1, min(most, request.count // instance_choice.pods))):
             node_index = add_new_node(self.node_arrays, self.instance_selector, instance_choice)
-            share = min(instance_choice.pods, count - done)
-            self._assign_pods(one, variant, vector, node_index, share, rules)
+            share = min(instance_choice.pods, request.count - done)
+            self._assign_pods(one, request.variant, request.vector, node_index, share, request.rules)
             done += share
         return done
 

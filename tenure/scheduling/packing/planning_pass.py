@@ -151,9 +151,11 @@ def _run_attempt(
 ) -> PackingAttempt:
     topology_groups = _build_topology_groups(inputs, (shape for shape, _ in shaped_pods))
     classes = build_pod_classes(shaped_pods, topology_groups, pass_settings.preference_policy, inputs.launch_blockers)
-    packing = _create_packing(
-        inputs, classes, pass_settings, options, AttachmentLimits(len(inputs.existing_nodes.nodes), *attached)
-    )
+    existing = inputs.existing_nodes
+    resources = {key for offer in inputs.offers for key in offer.table.resources} | set(existing.resources)
+    resources |= {key for one in classes for key in one.requests}
+    node_arrays = NodeArrays(existing, sorted(resources), AttachmentLimits(len(existing.nodes), *attached))
+    packing = create_packing(node_arrays, inputs.offers, inputs.closed, classes, pass_settings, options)
     _count_running_pods(inputs.facts, topology_groups, packing, {pod.uid for _, pod in shaped_pods})
     if inputs.promised:
         for one in classes:
@@ -227,20 +229,6 @@ def _count_running_pods(
             if counting and not pod.deleting and pod.uid not in moving_uids:
                 packing.count_running(topology_groups.groups_of(pod).counting, node_index)
     packing.count_daemons(topology_groups.groups)
-
-
-def _create_packing(
-    inputs: PassInputs,
-    classes: Sequence[PodClass],
-    pass_settings: PassSettings,
-    options: PackingOptions,
-    attachments: AttachmentLimits,
-) -> Packing:
-    known = {key for offer in inputs.offers for key in offer.table.resources} | set(inputs.existing_nodes.resources)
-    node_arrays = NodeArrays(
-        inputs.existing_nodes, sorted(known | {key for one in classes for key in one.requests}), attachments
-    )
-    return create_packing(node_arrays, inputs.offers, inputs.closed, classes, pass_settings, options)
 
 
 def create_packing(
