@@ -27,9 +27,8 @@ from tenure.scheduling.offerings import (
 )
 from tenure.scheduling.packing.packer import unscheduled_pod
 from tenure.scheduling.packing.planning_pass import PassInputs, PassSettings, plan_pods
-from tenure.scheduling.packing.pod_requirements import PodShape
+from tenure.scheduling.packing.pod_requirements import PodShape, PodShapeCache
 from tenure.scheduling.planner_guard import PlannerGuard
-from tenure.scheduling.pod_shape_cache import PodShapeCache
 from tenure.scheduling.pods import validation_error
 from tenure.scheduling.settings import PlanSettings
 from tenure.scheduling.snapshot import Change, ClusterFacts, CommittedNodeClaims, with_discovered_memory

@@ -10,8 +10,7 @@ from tenure.model.invalid_objects import PLANNER_STEPS, InvalidObjects, ObjectKe
 from tenure.model.nodeoverlays import OverlayFact
 from tenure.model.plan import Plan
 from tenure.scheduling.packing.packer import unscheduled_pod
-from tenure.scheduling.packing.pod_requirements import PodShape, build_pod_shape
-from tenure.scheduling.pod_shape_cache import PodShapeCache
+from tenure.scheduling.packing.pod_requirements import PodShape, PodShapeCache, build_pod_shape
 from tenure.scheduling.pods import constraints_of, node_requirement_alternatives
 from tenure.scheduling.snapshot import Change, FactKind
 

@@ -11,7 +11,7 @@ import structlog
 
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.labels import NODECLASS_HASH_VERSION, REQUESTED_DRA_DRIVERS
-from tenure.controller.cache import daemon_templates, decoders
+from tenure.controller.cache import decoders
 from tenure.controller.cache.changes import (
     CacheChanged,
     CacheEvent,
@@ -25,7 +25,7 @@ from tenure.controller.cache.changes import (
     PodReady,
 )
 from tenure.controller.cache.cluster_store import ClusterStore
-from tenure.controller.cache.daemon_templates import DaemonTemplates
+from tenure.controller.cache.decoders import DaemonTemplates
 from tenure.controller.cache.devices import Devices
 from tenure.controller.cache.nodepools import read_nodepool_view
 from tenure.controller.cache.occupancy import concerns_pods
@@ -397,7 +397,7 @@ class ClusterCache(ClusterStore):
         if KINDS.get(plural) in spread_kinds.KINDS:
             self.default_spread.update(KINDS[plural], delta.object, is_deleted=delta.is_deleted)
             return
-        if plural in daemon_templates.KINDS:
+        if plural in decoders.TEMPLATE_KINDS:
             for uid, daemonset in self._daemon_templates.update(plural, delta):
                 self._replace_fact(self.daemonsets, "daemonset", uid, daemonset)
             return

@@ -1,4 +1,7 @@
-"""The requirements of pods on their nodes and on other pods."""
+"""The requirements of pods on their nodes and on other pods.
+
+They are kept by UID until the pod changes, since a pod can have thousands of terms.
+"""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -7,7 +10,7 @@ from typing import Final, NamedTuple
 
 from tenure.model.facts import AffinityTerm, HostPort, PodFact, SpreadConstraint, Toleration
 from tenure.model.requirements import RequirementError, Requirements, one_of
-from tenure.scheduling.pods import Constraints, Variant, constraints_of, node_requirement_alternatives
+from tenure.scheduling.pods import Constraints, Variant, constraints_of, node_requirement_alternatives, validation_error
 from tenure.scheduling.volumes import Attachment
 
 
@@ -104,3 +107,39 @@ def preferred_node_affinity(constraints: Constraints) -> tuple[Requirements, ...
         with suppress(RequirementError):
             valid.append(Requirements.from_expressions(term.expressions))
     return tuple(valid)
+
+
+@lru_cache(maxsize=1 << 14)
+def _intern_shape(shape: PodShape) -> PodShape:
+    """Equal shapes share one object, so that a plan does not compare them again."""
+    return shape
+
+
+class PodShapeCache:
+    def __init__(self) -> None:
+        self._shapes: dict[str, PodShape] = {}
+        self._errors: dict[str, str] = {}
+
+    def shape(self, pod: PodFact) -> PodShape:
+        known = self._shapes.get(pod.uid)
+        if known is None:
+            known = self._shapes[pod.uid] = _intern_shape(build_pod_shape(pod))
+        return known
+
+    def validation_error(self, pod: PodFact) -> str:
+        """Why the pod cannot be planned; empty if it can."""
+        known = self._errors.get(pod.uid)
+        if known is None:
+            # An unplannable pod may have no shape; it has no terms.
+            constraints = self.shape(pod).constraints if pod.required_terms else None
+            known = self._errors[pod.uid] = validation_error(pod, constraints)
+        return known
+
+    def discard(self, uid: str) -> None:
+        self._shapes.pop(uid, None)
+        self._errors.pop(uid, None)
+
+    def discard_prefix(self, prefix: str) -> None:
+        """Discard the pods whose UID starts with this text."""
+        for uid in [uid for uid in {**self._shapes, **self._errors} if uid.startswith(prefix)]:
+            self.discard(uid)

@@ -20,7 +20,7 @@ def unschedulable(plan: Plan) -> dict[str, str]:
 
 
 def test_unreadable_pod_is_unschedulable(monkeypatch: pytest.MonkeyPatch) -> None:
-    fail_for(monkeypatch, "tenure.scheduling.pod_shape_cache.build_pod_shape", named("bad"))
+    fail_for(monkeypatch, "tenure.scheduling.packing.pod_requirements.build_pod_shape", named("bad"))
     cluster = Cluster(pool(), pod("bad"), pod("good"))
     plan = cluster.plan()
     assert [one.pods for one in plan.claims] == [("good",)]
@@ -118,7 +118,7 @@ def test_overlay_that_raises_an_error_is_rejected(monkeypatch: pytest.MonkeyPatc
 
 
 def test_deleted_object_is_no_longer_invalid(monkeypatch: pytest.MonkeyPatch) -> None:
-    fail_for(monkeypatch, "tenure.scheduling.pod_shape_cache.build_pod_shape", named("bad"))
+    fail_for(monkeypatch, "tenure.scheduling.packing.pod_requirements.build_pod_shape", named("bad"))
     cluster = Cluster(pod("bad"))
     assert invalid(cluster)
     cluster.state.apply([Change(kind="pod", key="bad", fact=None)])

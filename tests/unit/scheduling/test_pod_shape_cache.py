@@ -8,7 +8,7 @@ import pytest
 from tenure.apis.labels import ZONE
 from tenure.model.facts import Expression, PodFact
 from tenure.model.requirements import Requirements
-from tenure.scheduling import pod_shape_cache
+from tenure.scheduling.packing import pod_requirements
 from tenure.scheduling.packing.pod_requirements import PodShape, build_pod_shape
 from tenure.scheduling.pods import Constraints, validation_error
 from tests.unit.scheduling.builders import Cluster, change, pod, pool, reasons
@@ -25,8 +25,8 @@ def test_pod_is_read_again_only_after_a_change(monkeypatch: pytest.MonkeyPatch) 
         reads[f"validation {one.name}"] += 1
         return validation_error(one, constraints)
 
-    monkeypatch.setattr(pod_shape_cache, "build_pod_shape", count_shape)
-    monkeypatch.setattr(pod_shape_cache, "validation_error", count_validation)
+    monkeypatch.setattr(pod_requirements, "build_pod_shape", count_shape)
+    monkeypatch.setattr(pod_requirements, "validation_error", count_validation)
     invalid = pod("b", terms=((Expression(key="team", operator="Near", values=("red",)),),))
     cluster = Cluster(pool(), pod("a"), invalid)
     for _ in range(3):

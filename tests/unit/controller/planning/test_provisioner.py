@@ -41,7 +41,7 @@ async def test_pods_are_nominated_to_created_nodeclaims(harness: ProvisionerHarn
 async def test_object_invalid_in_the_planner_is_reported(
     harness: ProvisionerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fail_for(monkeypatch, "tenure.scheduling.pod_shape_cache.build_pod_shape", named("bad0"))
+    fail_for(monkeypatch, "tenure.scheduling.packing.pod_requirements.build_pod_shape", named("bad0"))
     harness.add_pods(1, "bad")
     harness.add_pods(1)
     outcome = await harness.plan()
