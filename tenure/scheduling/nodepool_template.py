@@ -198,8 +198,7 @@ class Offer:
     def restrict(self, option: Option | None, variant: Variant, reservation: str = "") -> Option | RejectionReason:
         """The option (None: the template) restricted by a pod's requirements, or why they are incompatible.
 
-        `reservation` counts only for the template: an option keeps its reservation, or has none.
-        """
+        `reservation` counts only for the template: an option keeps its reservation, or has none."""
         key = (option, variant, option.reservation if option else reservation)
         known = self._restricted.get(key)
         if known is None:
@@ -209,14 +208,10 @@ class Offer:
     def restrict_to(self, option: Option, requirements: Requirements) -> Option | RejectionReason:
         """The option with these requirements added."""
         incompatibility = option.requirements.explain_incompatibility(requirements)
-        return (
-            RejectionReason(incompatibility)
-            if incompatibility
-            else self._get_option(
-                option.requirements.intersection(requirements),
-                self.available & ~self.table.reserved,
-                option.reservation,
-            )
+        if incompatibility:
+            return RejectionReason(incompatibility)
+        return self._get_option(
+            option.requirements.intersection(requirements), self.available & ~self.table.reserved, option.reservation
         )
 
     def available_reservations(self) -> list[str]:

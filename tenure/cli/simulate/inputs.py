@@ -15,8 +15,14 @@ from tenure.cli.simulate.pod_admission import ADMISSION_KINDS, EFFECTS, Admissio
 from tenure.cli.simulate.workloads import StorageObjects
 from tenure.kube.client.resources import SERVICES
 from tenure.kube.facts.default_spread import DefaultSpread
-from tenure.kube.facts.objects import namespace_fact, node_fact, nodeclaim_fact, nodepool_fact, overlay_fact
-from tenure.kube.facts.pod_disruption_budgets import pod_budget_fact
+from tenure.kube.facts.objects import (
+    namespace_fact,
+    node_fact,
+    nodeclaim_fact,
+    nodepool_fact,
+    overlay_fact,
+    pod_budget_fact,
+)
 from tenure.kube.facts.pods import daemonset_fact, pod_fact
 from tenure.model.facts import (
     DaemonSetFact,

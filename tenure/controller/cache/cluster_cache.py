@@ -44,9 +44,8 @@ from tenure.kube.client.resources import DEVICE_CLASSES, KINDS, NODES, PODS
 from tenure.kube.facts import default_spread as spread_kinds
 from tenure.kube.facts.default_spread import DefaultSpread
 from tenure.kube.facts.device_classes import DeviceClasses
-from tenure.kube.facts.objects import check_durations, is_ours, node_fact, nodeclaim_fact
+from tenure.kube.facts.objects import check_durations, is_ours, node_fact, nodeclaim_fact, pod_budget_fact
 from tenure.kube.facts.pod_admission import PodAdmission
-from tenure.kube.facts.pod_disruption_budgets import pod_budget_fact
 from tenure.kube.facts.pods import AnnotationError, read_pod
 from tenure.model.base import instance_id_of
 from tenure.model.extra_capacity import BufferFact

@@ -12,7 +12,7 @@ from tenure.kube.client import resources
 from tenure.kube.client.client import MERGE_PATCH, STRATEGIC_MERGE, KubeClient, Response
 from tenure.kube.client.errors import Json, fault_of, status_of
 from tenure.kube.client.objects import SharedRead
-from tenure.kube.facts.pod_disruption_budgets import pod_budget_fact
+from tenure.kube.facts.objects import pod_budget_fact
 from tenure.kube.facts.pod_drain import drain_pod
 from tenure.kube.facts.pod_topology import claim_names
 from tenure.kube.facts.pods import controller_owner, deletion_cost_fields

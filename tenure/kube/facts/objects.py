@@ -1,4 +1,4 @@
-"""Parses Nodes, NodeClaims, NodePools and NodeOverlays into facts with the fields that the controller uses."""
+"""Parses Nodes, NodeClaims, NodePools, NodeOverlays and budgets of pods into facts, with the fields that are used."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 from tenure.apis import labels
 from tenure.apis.durations import NEVER, DurationError, parse_duration, parse_duration_or_none
 from tenure.apis.quantity import QuantityError, parse_resources
-from tenure.kube.facts.pod_topology import match_expressions
-from tenure.model.facts import NamespaceFact, NodeClaimFact, NodeFact, NodePoolFact
+from tenure.kube.facts.pod_topology import match_expressions, selector_expressions
+from tenure.model.facts import NamespaceFact, NodeClaimFact, NodeFact, NodePoolFact, PodDisruptionBudgetFact
 from tenure.model.node_health import RepairDue
 from tenure.model.nodeclaim.node_identity import NODEPOOL_GAP, REGISTERED_GAP
 from tenure.model.nodeoverlays import OverlayFact
@@ -259,3 +259,35 @@ def _requirement_fields(requirements: Any) -> list[dict[str, Any]]:
 def _duration_seconds(duration: str) -> int | None:
     parsed = parse_duration_or_none(duration)
     return None if parsed is None else int(parsed.total_seconds())
+
+
+def pod_budget_fact(budget: Json) -> PodDisruptionBudgetFact:
+    metadata, spec, status = budget["metadata"], budget.get("spec") or {}, budget.get("status") or {}
+    return PodDisruptionBudgetFact.model_validate(
+        {
+            "namespace": metadata["namespace"],
+            "name": metadata["name"],
+            "selector": selector_expressions(spec.get("selector"), "spec.selector"),
+            "min_available": _int_or_percent_text(spec.get("minAvailable")),
+            "max_unavailable": _int_or_percent_text(spec.get("maxUnavailable")),
+            "expected": status.get("expectedPods", 0),
+            "desired": status.get("desiredHealthy", 0),
+            "current": status.get("currentHealthy", 0),
+            "allowed": status.get("disruptionsAllowed", 0),
+            "counted": status.get("observedGeneration", 0) >= metadata.get("generation", 0),
+            "sync_failed": _sync_failed(status),
+            "always_allow_unhealthy": spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow",
+        }
+    )
+
+
+def _int_or_percent_text(value: Any) -> str:
+    """A number or a percentage; empty if unset."""
+    return "" if value is None else str(value)
+
+
+def _sync_failed(status: Json) -> str:
+    for one in status.get("conditions") or ():
+        if one.get("type") == "DisruptionAllowed" and one.get("reason") == "SyncFailed":
+            return one.get("message") or "SyncFailed"
+    return ""

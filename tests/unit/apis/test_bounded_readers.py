@@ -31,8 +31,7 @@ from tenure.aws.kubelet.expressions import ExpressionError, compile_expression
 from tenure.aws.nodeclass.validation import why_invalid
 from tenure.kube.facts import volumes
 from tenure.kube.facts.lifecycle_policies import policy_fact
-from tenure.kube.facts.objects import node_fact, nodeclaim_fact, nodepool_fact, overlay_fact
-from tenure.kube.facts.pod_disruption_budgets import pod_budget_fact
+from tenure.kube.facts.objects import node_fact, nodeclaim_fact, nodepool_fact, overlay_fact, pod_budget_fact
 from tenure.kube.facts.pod_drain import drain_pod
 from tenure.kube.facts.pods import daemonset_fact, read_pod, read_protection
 from tenure.model.facts import Expression

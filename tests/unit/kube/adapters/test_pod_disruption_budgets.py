@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tenure.kube.adapters.workloads import rollout_of_deployment
-from tenure.kube.facts.pod_disruption_budgets import pod_budget_fact
+from tenure.kube.facts.objects import pod_budget_fact
 from tenure.model.facts import Expression
 from tenure.policy.drain.decision import creates_pod_first
 

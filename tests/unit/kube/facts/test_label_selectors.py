@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tenure.kube.facts.pod_disruption_budgets import pod_budget_fact
+from tenure.kube.facts.objects import pod_budget_fact
 from tenure.kube.facts.pods import read_pod
 from tenure.model.facts import matches_selector
 from tests.support.controller.builders import CacheHarness, pod
