@@ -29,7 +29,7 @@ from benchmarks.report import describe_machine
 from benchmarks.scale import DEPLOYMENT, process_usage, sandbox_plan
 from tenure.apis import labels
 from tenure.cli.demo.script import NAME
-from tenure.cli.exit_codes import CommandFailed, exit_process
+from tenure.cli.exit_codes import exit_process
 from tenure.cli.sandbox.environment import SandboxSession
 from tenure.cli.sandbox.worker_process import service_account
 from tenure.kube.client.resources import NODE_CLAIMS, NODE_POOLS, NODES
@@ -109,7 +109,7 @@ async def _run(nodes: int, pods: int, seconds: float, calm: float, sandbox: Sand
     settings = {"WORKFLOW_CACHE_SIZE": str(nodes + SPARE_WORKFLOWS)}
     async with SandboxSession(sandbox, deployment=DEPLOYMENT, settings=settings) as session:
         await create_idle_nodes(session, 1, pods, CPU)
-        session.worker.kill()
+        session.kill_worker()
         written = await _measure("objects written", _write_copies(session, nodes, pods))
         await _measure("pods Ready", _wait_until_pods_ready(session, nodes * pods))
         await (await session.replace_worker()).start()
@@ -123,7 +123,7 @@ async def _run(nodes: int, pods: int, seconds: float, calm: float, sandbox: Sand
         memory.append(_megabytes(session))
         hosted, decided = await _fail_over(session)
         memory.append(_megabytes(session))
-        session.worker.kill()
+        session.kill_worker()
         restarted = await _measure("instance launched", _restart(session))
         await asyncio.sleep(calm)
         memory.append(_megabytes(session))
@@ -190,15 +190,11 @@ async def _wait_until_pods_ready(session: SandboxSession, pods: int) -> None:
     """The node simulator reports the status of each pod, and uses all CPU meanwhile. No worker runs."""
     path = f"/apis/apps/v1/namespaces/default/deployments/{DEPLOYMENT}"
 
-    async def count_ready() -> int:
-        return int((await session.kube.request("GET", path))["status"].get("readyReplicas", 0))
+    async def find_others() -> str:
+        ready = int((await session.kube.request("GET", path))["status"].get("readyReplicas", 0))
+        return "" if ready == pods else f"{ready} of {pods} pods are Ready"
 
-    deadline = time.monotonic() + TIMEOUT + pods / 25
-    while (ready := await count_ready()) != pods:
-        session.sandbox.check()
-        if time.monotonic() > deadline:
-            raise CommandFailed(f"{ready} of {pods} pods are Ready")
-        await asyncio.sleep(1)
+    await session.wait_until_resolved(find_others, what="all pods Ready", seconds=TIMEOUT + pods / 25)
 
 
 async def _write_claim(session: SandboxSession, claim: Object) -> str:

@@ -74,7 +74,7 @@ async def _run(nodes: int, pods: int, sandbox: Sandbox) -> Result:
     """The first node belongs to the Deployment, and the other pods have no owner."""
     async with SandboxSession(sandbox, deployment=DEPLOYMENT) as session:
         await create_idle_nodes(session, 1, pods)
-        session.worker.kill()
+        session.kill_worker()
         count = (nodes - 1) * pods
         await run_at_once(partial(_create_pod, session, f"pending-{number}", CPU // pods) for number in range(count))
         await _wait(session, partial(_count_untried, session), "kube-scheduler tries all pods")

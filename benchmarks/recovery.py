@@ -89,7 +89,7 @@ async def _measure_recovery(session: SandboxSession, nodes: int) -> Recovery:
     )
     nodeclaims = await session.nodeclaims.list_running()
     events, written = await _count_events(session, nodeclaims), len(session.sandbox.written)
-    session.worker.kill()
+    session.kill_worker()
     began = time.monotonic()
     worker = await session.replace_worker()
     starting = asyncio.create_task(worker.start())

@@ -56,6 +56,7 @@ class SandboxSession:
         self._ports = Ports()
         self._stack = AsyncExitStack()
         self.worker: WorkerProcess
+        self._is_worker_killed = False
         self.kube: KubeApi
         self.temporal: Client
         self.nodeclaims: NodeClaimVisibility
@@ -93,9 +94,13 @@ class SandboxSession:
 
     async def replace_worker(self, **settings: str) -> WorkerProcess:
         """Create a new worker, with these settings in addition. It is not started yet."""
-        self.worker = await self._make_worker(settings)
+        self.worker, self._is_worker_killed = await self._make_worker(settings), False
         self._stack.push_async_callback(self.worker.stop, 2.0)
         return self.worker
+
+    def kill_worker(self) -> None:
+        self.worker.kill()
+        self._is_worker_killed = True
 
     async def _make_worker(self, settings: dict[str, str]) -> WorkerProcess:
         namespace, name = service_account()
@@ -182,8 +187,9 @@ class SandboxSession:
             began = time.monotonic()
 
     def check(self) -> None:
-        """Raises `PartFailed` if the worker or a part has exited."""
-        self.worker.check()
+        """Raises `PartFailed` if the worker or a part has exited, except a worker that was killed on purpose."""
+        if not self._is_worker_killed:
+            self.worker.check()
         self.sandbox.check()
 
     async def terminate_open_workflows(self, seconds: float = 15.0) -> list[str]:
