@@ -22,11 +22,15 @@ from benchmarks.idle import CPU, create_idle_nodes
 from benchmarks.recovery import count_claims
 from benchmarks.report import describe_machine
 from benchmarks.scale import DEPLOYMENT, process_usage, sandbox_plan
+from tenure.apis import labels
 from tenure.cli.exit_codes import CommandFailed, exit_process
 from tenure.cli.sandbox.environment import SandboxSession
+from tenure.kube.client.resources import NODE_CLAIMS
 from tenure.sandbox.environment import Sandbox
 
 TIMEOUT_SECONDS = 1800.0
+PAUSE_SECONDS = 2.0
+"""Between lists of all NodeClaims."""
 app = benchmark_app()
 
 
@@ -47,6 +51,8 @@ class Result:
     """Until all instances were launched."""
     running: float
     """Until all pods were Running."""
+    tagged: float
+    """Until all instances had their tags, which garbage collection writes."""
     nodeclaims: int
     instances: int
     """NodeClaims and instances at the end."""
@@ -87,11 +93,12 @@ async def _run(nodes: int, pods: int, sandbox: Sandbox) -> Result:
             await _wait(session, find_problem, what)
             return round(time.monotonic() - ready, 1)
 
-        first, written, launched, running = await asyncio.gather(
+        first, written, launched, running, tagged = await asyncio.gather(
             reach("a NodeClaim", partial(_missing_nodeclaims, session, 2)),
             reach("all NodeClaims", partial(_missing_nodeclaims, session, nodes)),
             reach("all instances", partial(_missing_instances, session, nodes)),
             reach("all pods Running", partial(_find_pending, session)),
+            reach("all instances tagged", partial(_find_untagged, session, nodes)),
         )
         usage = process_usage(session)
         return Result(
@@ -102,6 +109,7 @@ async def _run(nodes: int, pods: int, sandbox: Sandbox) -> Result:
             written=written,
             launched=launched,
             running=running,
+            tagged=tagged,
             nodeclaims=await count_claims(session),
             instances=(await session.aws.count_instances()).launched,
             megabytes={name: round(usage[name].rss / 1e6) for name in ("worker", "planner")},
@@ -131,6 +139,13 @@ async def _count_untried(session: SandboxSession) -> str:
 async def _find_pending(session: SandboxSession) -> str:
     response = await session.kube.request("GET", f"{NAMESPACED}?fieldSelector=status.phase%3DPending&limit=1")
     return next((f"pod {one['metadata']['name']} is Pending" for one in response["items"]), "")
+
+
+async def _find_untagged(session: SandboxSession, nodes: int) -> str:
+    await asyncio.sleep(PAUSE_SECONDS)
+    items = (await session.kube.request("GET", NODE_CLAIMS.path()))["items"]
+    tagged = [one for one in items if labels.CLUSTER_NAME_TAGGED in one["metadata"].get("annotations", {})]
+    return "" if len(tagged) >= nodes else f"{len(tagged)} of {nodes} instances are tagged"
 
 
 async def _missing_nodeclaims(session: SandboxSession, count: int) -> str:
