@@ -5,9 +5,9 @@ from typing import Any
 
 from tenure.kube.client.resources import LIFECYCLE_POLICIES
 from tenure.sandbox.nodes.fault_rules import NotReady, SetCondition
-from tests.support.product.cluster_scope import ClusterScope, condition_status
+from tests.support.product.cluster_scope import ClusterScope
 from tests.support.product.eventually import assert_throughout, wait_until
-from tests.support.product.objects import Object, lifecycle_policy
+from tests.support.product.objects import lifecycle_policy
 from tests.support.product.product import DedicatedProduct
 
 
@@ -49,9 +49,5 @@ async def test_max_unhealthy_blocks_node_repair(own_product: DedicatedProduct) -
 async def _apply_repair_rules(scope: ClusterScope, **repair: Any) -> None:
     """The policy is Ready before any node is launched."""
     await scope.apply_manifest(lifecycle_policy(f"repair-{scope.name}", scope.name, repair=repair))
-    await wait_until(partial(_assert_rules_active, scope))
-
-
-async def _assert_rules_active(scope: ClusterScope) -> None:
-    policy: Object = await scope.product.kube.request("GET", LIFECYCLE_POLICIES.path(f"repair-{scope.name}"))
-    assert condition_status(policy, "Ready") == "True", policy.get("status")
+    path = LIFECYCLE_POLICIES.path(f"repair-{scope.name}")
+    await wait_until(partial(scope.product.assert_condition, path, "Ready", "True"))

@@ -10,7 +10,7 @@ from tenure.kube.client.resources import LIFECYCLE_POLICIES, NODES
 from tenure.sandbox.nodes.fault_rules import SetCondition
 from tests.support.product.cluster_scope import ClusterScope, condition_status, object_names
 from tests.support.product.eventually import assert_throughout, wait_until
-from tests.support.product.objects import Object, lifecycle_policy
+from tests.support.product.objects import lifecycle_policy
 from tests.support.product.product import InstalledProduct
 
 KERNEL = {"type": "KernelReady", "status": "False", "toleration": "5s", "terminationGracePeriod": "30s"}
@@ -21,12 +21,8 @@ ANY_NUMBER = "100%"
 async def _apply_repair_rules(scope: ClusterScope, **rules: Any) -> None:
     repair = {"conditions": [KERNEL], "maxUnhealthy": ANY_NUMBER, **rules}
     await scope.apply_manifest(lifecycle_policy(f"repair-{scope.name}", scope.name, repair=repair))
-    await wait_until(partial(_assert_rules_active, scope))
-
-
-async def _assert_rules_active(scope: ClusterScope) -> None:
-    policy: Object = await scope.product.kube.request("GET", LIFECYCLE_POLICIES.path(f"repair-{scope.name}"))
-    assert condition_status(policy, "Ready") == "True", policy.get("status")
+    path = LIFECYCLE_POLICIES.path(f"repair-{scope.name}")
+    await wait_until(partial(scope.product.assert_condition, path, "Ready", "True"))
 
 
 class Replaced:

@@ -18,18 +18,13 @@ from tests.support.controller.builders import Json, at, claim, node_class, pool,
 from tests.support.fakes.cloud import FakeInstances
 from tests.support.fakes.kubernetes import FakeEvents
 from tests.unit.controller.signals.notifier_harness import ALL_SYNCED, NotifierHarness
-from tests.unit.policy.drift_builders import a_type, instance, listed
+from tests.unit.policy.drift_builders import STATUS, a_type, instance, listed
 
 NODE_LABELS = {
     labels.NODEPOOL: "general",
     labels.INSTANCE_TYPE: "m6i.large",
     labels.ZONE: "us-west-2a",
     labels.CAPACITY_TYPE: "spot",
-}
-STATUS: dict[str, Any] = {
-    "amis": [{"id": "ami-new", "requirements": []}],
-    "subnets": [{"id": "subnet-a"}, {"id": "subnet-b"}],
-    "securityGroups": [{"id": "sg-1"}, {"id": "sg-2"}],
 }
 
 

@@ -144,9 +144,9 @@ class ProvisionerHarness(CacheHarness):
 
 
 @asynccontextmanager
-async def running_provisioner() -> AsyncIterator[ProvisionerHarness]:
+async def running_provisioner(overlays: Overlays | None = None) -> AsyncIterator[ProvisionerHarness]:
     """A harness with a NodePool and an EC2NodeClass, whose planner is closed at the end."""
-    harness = ProvisionerHarness()
+    harness = ProvisionerHarness(overlays)
     harness.apply_objects("nodepools", pool())
     harness.apply_objects("ec2nodeclasses", node_class())
     yield harness

@@ -11,8 +11,8 @@ from tenure.controller.disruption.status import OverlayStatusWriter
 from tenure.kube.client.resources import NODE_OVERLAYS
 from tenure.model.errors import TryLater
 from tenure.scheduling.nodeoverlays import ACCEPTED, OverlayValidation
-from tests.support.controller.builders import CacheHarness, node_class, pool
-from tests.unit.controller.planning.provisioner_harness import ProvisionerHarness
+from tests.support.controller.builders import CacheHarness
+from tests.unit.controller.planning.provisioner_harness import ProvisionerHarness, running_provisioner
 
 SMALL, LARGE = "m.large", "m.2xlarge"
 
@@ -49,11 +49,8 @@ def overlay_port() -> FakeOverlayPort:
 
 @pytest.fixture
 async def harness(overlay_port: FakeOverlayPort) -> AsyncIterator[ProvisionerHarness]:
-    harness = ProvisionerHarness(overlay_port)
-    harness.apply_objects("nodepools", pool())
-    harness.apply_objects("ec2nodeclasses", node_class())
-    yield harness
-    await harness.provisioner.close()
+    async with running_provisioner(overlay_port) as harness:
+        yield harness
 
 
 async def test_plan_uses_overlay_after_its_validation_is_written(
