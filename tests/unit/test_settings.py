@@ -64,6 +64,7 @@ def test_unnamed_feature_gates_keep_their_default() -> None:
         (["--drain-timeout=Never"], "DRAIN_TIMEOUT='Never'"),
         (["--batch-idle-duration=-1s"], "cannot be negative"),
         (["--metrics-port=70000"], "METRICS_PORT='70000'"),
+        (["--metrics-port=seventy"], "METRICS_PORT='seventy'"),
         (["--isolated-vpc=perhaps"], "ISOLATED_VPC='perhaps'"),
         (["--temporal-ui-url=temporal.example.com"], "TEMPORAL_UI_URL='temporal.example.com'"),
         (["--log-level=loud"], "'debug', 'info' or 'error'"),

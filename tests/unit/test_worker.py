@@ -67,7 +67,12 @@ async def temporal() -> AsyncIterator[str]:
 
 
 def test_unreachable_temporal_is_named() -> None:
-    assert_one_line(run_worker(TEMPORAL_ADDRESS=NOWHERE), f"TEMPORAL_ADDRESS='{NOWHERE}'", "connection refused")
+    assert_one_line(
+        run_worker(TEMPORAL_ADDRESS=NOWHERE),
+        f"TEMPORAL_ADDRESS='{NOWHERE}'",
+        "no Temporal service",
+        "connection refused",
+    )
 
 
 async def test_unreachable_cluster_names_kubeconfig(temporal: str, tmp_path: Path) -> None:

@@ -2,15 +2,11 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-
-import pytest
 
 from tenure.apis import labels
 from tenure.kube.adapters.build import KubeAdapters
-from tenure.kube.client.client import KubeClient, connect
+from tenure.kube.client.client import KubeClient
 from tenure.kube.client.resources import EC2_NODE_CLASSES, EVENTS, LEASES, NODE_POOLS
-from tenure.model.errors import BadInput
 from tenure.model.provider_results import ConditionPatch
 from tests.support.apis.crd_rows import NODECLASS
 from tests.support.kube.builders import pool_json
@@ -79,8 +75,3 @@ async def test_repeated_event_is_published_once(kube: KubeAdapters, admin: KubeC
 async def test_rejected_event_raises_no_error(kube: KubeAdapters) -> None:
     await kube.events.publish(kind="Pod", name="x", uid="x", namespace="no-such-space", reason="Any", message="m")
     await kube.events.flush()
-
-
-async def test_error_of_missing_kubeconfig_names_its_path(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=str(tmp_path)):
-        await connect(str(tmp_path / "nothing.yaml"))

@@ -113,25 +113,11 @@ def test_pods_wait_for_a_rebooting_node_without_a_time_limit() -> None:
     assert Cluster(pool(), rebooting, nodeclaim("c", on=rebooting), pod("p")).plan().claims
 
 
-def test_grace_period_ignores_no_other_taint() -> None:
-    flapping = not_ready_for(10).model_copy(update={"taints": (NOT_READY, taint("team"))})
-    assert Cluster(pool(), flapping, pod("p")).plan().claims
-
-
 def test_grace_period_of_a_never_ready_node_counts_from_its_creation() -> None:
     fresh = node("n", ready=False, ready_changed=None, created=NOW - timedelta(minutes=1))
     assert Cluster(fresh, pod("p")).plan().nominations
     old = node("n", ready=False, ready_changed=None, created=NOW - timedelta(hours=1))
     assert not Cluster(old, pod("p")).plan().nominations
-
-
-def test_startup_and_ephemeral_taints_are_ignored_until_initialization() -> None:
-    agent = taint("node.cilium.io/agent-not-ready", "true", "NoExecute")
-    starting = not_ready_for(3000).model_copy(update={"taints": (NOT_READY, agent)})
-    joined = nodeclaim("c", on=starting, initialized=False, startup_taints=(agent,))
-    assert Cluster(pool(), starting, joined, pod("p")).plan().nominations == {"p": "n"}
-    ready = node("n", taints=(agent,))
-    assert Cluster(pool(), ready, nodeclaim("c", on=ready, startup_taints=(agent,)), pod("p")).plan().claims
 
 
 def test_unreported_resources_of_a_starting_node_come_from_its_nodeclaim() -> None:

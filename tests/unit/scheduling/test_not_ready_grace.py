@@ -99,23 +99,6 @@ def test_earlier_intervals_consume_the_grace_period(
     assert grace.presence(NOW) == ("expected" if used < 100 else "lost")
 
 
-def test_flapping_node_consumes_its_grace_period() -> None:
-    """The node is NotReady for 20 s of every 40 s, so the age of its Ready condition never exceeds 20 s."""
-    record: list[tuple[float, float | None]] = []
-    for number in range(20):
-        flapping = not_ready_node(lost_for=19)
-        if NotReadyGrace(flapping, GRACE, build_nodeclaim(flapping, *record)).presence(NOW) == "lost":
-            assert number == 5
-            return
-        record = [(since + 40, (until or 0) + 40) for since, until in [*record, (19, -1)]]
-    raise AssertionError("the grace period never ended")
-
-
-def test_node_ready_for_long_has_its_full_grace_period() -> None:
-    found = not_ready_node(lost_for=99)
-    assert NotReadyGrace(found, GRACE, build_nodeclaim(found, (3700, 3600), (900, 700))).presence(NOW) == "expected"
-
-
 def test_time_before_initialization_is_not_counted() -> None:
     found = not_ready_node(900, NETWORK=900)
     assert NotReadyGrace(found, GRACE, build_nodeclaim(found, initialized=50)).used_time(NOW) == timedelta(seconds=50)

@@ -378,10 +378,3 @@ async def test_plan_runs_before_all_disruption_passes_but_the_current_one(harnes
     await asyncio.sleep(0)
     await asyncio.gather(record_order("planned", harness.plan()), *deciding)
     assert order.index("planned") <= 2
-
-
-async def test_nodeclaim_of_a_plan_has_a_launch_group(harness: DisruptionHarness) -> None:
-    harness.add_pods(1)
-    await harness.plan()
-    (fact,) = harness.cache.nodeclaims.values()
-    assert fact.annotations[LAUNCH_GROUP] and REPLACES not in fact.annotations

@@ -63,13 +63,6 @@ async def test_next_plan_uses_discovered_memory(harness: ProvisionerHarness) -> 
     assert launched_types(harness) == ["m.large", "m.xlarge"]
 
 
-async def test_first_plan_uses_memory_of_live_nodes(harness: ProvisionerHarness) -> None:
-    add_live_node(harness, "7Gi")
-    add_pod(harness, "first")
-    await plan(harness, 1)
-    assert launched_types(harness) == ["m.xlarge"]
-
-
 async def test_new_host_plans_with_memory_stored_in_the_workflow(harness: ProvisionerHarness) -> None:
     add_pod(harness, "first")
     await plan(harness, 1, DiscoveredCapacity(images={IMAGE: {"m.large": 7 * GIB}}))

@@ -110,12 +110,6 @@ def test_deadline_of_a_phase_follows_the_observed_rules() -> None:
     assert deadline_of(state, Phase.TERMINATION, NOW) == NOW + DEFAULTS.termination
 
 
-def test_invalid_disruption_rule_is_reported_with_its_field() -> None:
-    message = problem_of(rules(disruption={"windows": [{"schedule": "0 25 * * *", "duration": "1h"}]}))
-    assert message.startswith("disruption.windows[0]: schedule '0 25 * * *': hour '25': expected 0 to 23")
-    assert problem_of(rules(disruption={"windows": [{"schedule": "@daily", "duration": "4h"}]})) == ""
-
-
 MINUTE = timedelta(minutes=1)
 KNOWN = ExpectedDurations(
     by_type={"m5.large": PhaseDurations(registration=3 * MINUTE)},

@@ -79,19 +79,6 @@ def test_drivers_without_complete_slices_are_named_last() -> None:
     assert found[1:] == ("DRADriverPoolsNotPublished: no complete ResourceSlices of a.example, b.example",)
 
 
-def test_resources_of_device_classes_are_not_awaited() -> None:
-    requests = {"example.com/gpu": 1, "cpu": 1000}
-    found = decide_waiting_for(
-        ready=True,
-        taints=(),
-        startup_taints=(),
-        allocatable={"cpu": 2000},
-        requests=requests,
-        dra_resources=("example.com/gpu",),
-    )
-    assert found == ()
-
-
 GI = 2**30
 EXPECTED = {"cpu": 4000, "memory": 16 * GI, "nvidia.com/gpu": 2}
 

@@ -385,10 +385,6 @@ def test_expirations_are_spread_over_the_jitter(expiry: dict[str, Any] | None, h
         assert 60 <= sum(begin <= one < begin + timedelta(hours=hours / 10) for one in found) <= 140
 
 
-def test_expiration_without_jitter_is_that_of_karpenter() -> None:
-    assert set(expiries(expiry={"jitter": "0%"})) == {LATEST}
-
-
 def test_expiration_is_deterministic() -> None:
     assert expiries() == expiries()
 

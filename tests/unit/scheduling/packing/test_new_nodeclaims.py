@@ -48,20 +48,6 @@ def test_equal_pods_fill_nodes_of_the_largest_type() -> None:
     assert sorted(len(one.pods) for one in plan.claims) == [2, *[7] * 14]
 
 
-def test_a_thousand_pods_need_143_nodes_of_seven() -> None:
-    plan = Cluster(pool(), *pods(1000)).plan()
-    assert len(plan.claims) == 143
-    assert not plan.unschedulable
-
-
-def test_types_are_listed_cheapest_first() -> None:
-    expensive, cheap = instance_type("a.large", cpu=2, price=0.9), instance_type("z.large", cpu=2, price=0.1)
-    assert types_of(Cluster(pool(), pod(), instance_types=(expensive, cheap)).plan().claims[0]) == (
-        "z.large",
-        "a.large",
-    )
-
-
 def test_only_types_that_fit_every_pod_remain() -> None:
     [nodeclaim] = Cluster(pool(), *pods(3)).plan().claims
     assert types_of(nodeclaim) == ("m.xlarge", "m.2xlarge")
@@ -133,11 +119,6 @@ def test_nodepool_with_prefer_no_schedule_taint_is_the_last_choice() -> None:
     soft = pool("soft", taints=(taint("soft", effect="PreferNoSchedule"),), weight=9)
     assert Cluster(soft, pool("plain"), pod()).plan().claims[0].pool == "plain"
     assert Cluster(soft, pod()).plan().claims[0].pool == "soft"
-
-
-def test_node_selector_restricts_the_nodeclaim() -> None:
-    [nodeclaim] = Cluster(pool(), pod(selector={ZONE: "b"})).plan().claims
-    assert values_of(nodeclaim, ZONE) == ("b",)
 
 
 def test_pods_for_different_zones_do_not_share_a_node() -> None:
@@ -268,12 +249,6 @@ def test_daemonset_reserves_nothing_on_existing_nodes_without_its_device(has_dev
     assert Cluster(device, pod("p", cpu=2), existing).plan().nominations == ({"p": "n"} if fits else {})
 
 
-def test_daemonset_with_an_unavailable_resource_reserves_nothing() -> None:
-    device = daemonset("device", pod("d", cpu=2, daemonset=True, extra={"example.com/device": 1}))
-    [nodeclaim] = Cluster(pool(), device, pod()).plan().claims
-    assert nodeclaim.requests["cpu"] == 1000
-
-
 def test_daemonset_of_some_types_reserves_nothing_on_others() -> None:
     big_only = daemonset("big", pod("b", cpu=3, daemonset=True, selector={INSTANCE_TYPE: "m.2xlarge"}))
     [nodeclaim] = Cluster(pool(), big_only, *pods(3)).plan().claims
@@ -286,11 +261,6 @@ def test_daemonset_that_selects_registered_nodes_counts(label: str) -> None:
     agent = daemonset("agent", pod("a", cpu=1, daemonset=True, selector={label: "true"}))
     [nodeclaim] = Cluster(pool(), agent, pod(cpu=1)).plan().claims
     assert nodeclaim.requests["cpu"] == 2000
-
-
-def test_hugepages_are_the_reason() -> None:
-    plan = Cluster(pool(), pod(extra={"hugepages-2Mi": 4 << 20})).plan()
-    assert "hugepages-2Mi" in reasons(plan)[0]
 
 
 def test_missing_extended_resource_is_the_reason() -> None:

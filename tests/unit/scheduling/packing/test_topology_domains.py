@@ -206,12 +206,6 @@ def follower(number: int, key: str = HOSTNAME) -> list[PodFact]:
     return [pod(f"f{n}", labels={"app": "f"}, affinity=terms) for n in range(number)]
 
 
-def test_new_node_grows_with_the_pods_that_must_join_it() -> None:
-    plan = build_cluster(pool(), pod("db", labels={"app": "db"}, cpu=1.5), *follower(4)).plan()
-    (planned,) = plan.claims
-    assert types_of(planned) == ("m.2xlarge",) and len(planned.pods) == 5 and not plan.unschedulable
-
-
 def test_new_node_grows_up_to_the_largest_type() -> None:
     plan = build_cluster(pool(), pod("db", labels={"app": "db"}, cpu=1.5), *follower(9)).plan()
     assert sizes(plan) == [7] and "affinity" in reasons(plan)[0] and len(plan.unschedulable) == 3

@@ -239,13 +239,6 @@ def test_shared_and_own_volumes_count_together() -> None:
     assert nominated(plan) == {"n": 2}
 
 
-def test_pod_with_several_volumes_needs_all_attachments() -> None:
-    claims, _ = disks(6)
-    members = [pod(cpu=0.1, volumes=(f"d{index}", f"d{index + 1}")) for index in (0, 2, 4)]
-    nodes_and_pods = [node("n", labels={ZONE: "b"}), csi_node("n", 5)]
-    assert nominated(build_cluster(pool(), WAITS, *claims, *members, *nodes_and_pods).plan()) == {"n": 2}
-
-
 def test_nomination_is_kept_only_within_the_volume_limit() -> None:
     claims, members = disks(2)
     big = instance_type("m.2xlarge", cpu=8, memory=32)
