@@ -69,13 +69,6 @@ def planned_offerings(plan: Plan) -> list[tuple[str, tuple[str, ...]]]:
     )
 
 
-def test_reservations_are_filled_before_on_demand() -> None:
-    cluster = Cluster(pool("default", ALL_CAPACITY_TYPES), *pods(4), instance_types=(with_reservations(LARGE, "cr-1"),))
-    plan = cluster.plan(**reservation_counts(cr_1=3))
-    assert planned_offerings(plan) == [("on-demand", ()), *[("reserved", ("cr-1",))] * 3]
-    assert not plan.unschedulable
-
-
 @given(available=st.integers(0, 9), other=st.integers(0, 4), pod_count=st.integers(1, 20))
 def test_planned_nodes_do_not_exceed_the_available_count(available: int, other: int, pod_count: int) -> None:
     instance_types = (with_reservations(LARGE, "cr-1", "cr-2"), COMMON[1])

@@ -66,16 +66,6 @@ def test_unknown_field_of_a_volume_or_class_makes_its_pod_unplannable(storage: l
 # --- zones ---
 
 
-def test_new_node_is_in_the_zone_of_the_volume() -> None:
-    plan = build_cluster(pool(), *in_zone("data", "b"), pod(volumes=("data",))).plan()
-    assert [values_of(one, ZONE) for one in plan.claims] == [("b",)]
-
-
-def test_unbound_volume_allows_the_zones_of_its_storage_class() -> None:
-    plan = build_cluster(pool(), WAITS, pvc("data", of="gp3"), pod(volumes=("data",))).plan()
-    assert [values_of(one, ZONE) for one in plan.claims] == [("b", "c")]
-
-
 def test_pods_with_volumes_in_different_zones_share_no_node() -> None:
     plan = build_cluster(
         pool(), *in_zone("x", "a"), *in_zone("y", "b"), pod(volumes=("x",)), pod(volumes=("y",)), pod(cpu=0.5)
