@@ -90,14 +90,10 @@ async def test_missing_kubeconfig_is_named(temporal: str, tmp_path: Path) -> Non
     assert_one_line(run_worker(TEMPORAL_ADDRESS=temporal, KUBECONFIG=missing), f"KUBECONFIG='{missing}'")
 
 
-def test_occupied_probe_port_is_named() -> None:
+@pytest.mark.parametrize("setting", ["HEALTH_PROBE_PORT", "METRICS_PORT"])
+def test_occupied_port_is_named(setting: str) -> None:
     with occupied_port() as port:
-        assert_one_line(run_worker(HEALTH_PROBE_PORT=str(port)), f"HEALTH_PROBE_PORT={port}", "choose a free port")
-
-
-def test_occupied_metrics_port_is_named() -> None:
-    with occupied_port() as port:
-        assert_one_line(run_worker(METRICS_PORT=str(port)), f"METRICS_PORT={port}", "choose a free port")
+        assert_one_line(run_worker(**{setting: str(port)}), f"{setting}={port}", "choose a free port")
 
 
 @pytest.mark.parametrize(

@@ -112,14 +112,19 @@ def test_smaller_of_equivalent_reservations_is_used() -> None:
     assert types_of(planned) == ("m.large",)
 
 
-@pytest.mark.parametrize("capacity_types", ["on-demand spot", "on-demand"])
-def test_nodepool_without_reserved_capacity_type_uses_no_reservation(capacity_types: str) -> None:
-    cluster = Cluster(
-        pool("default", f"{CAPACITY_TYPE} In {capacity_types}"),
-        pod(),
-        instance_types=(with_reservations(LARGE, "cr-1"),),
-    )
-    assert planned_offerings(cluster.plan(**reservation_counts(cr_1=3))) == [("on-demand", ())]
+@pytest.mark.parametrize(
+    ("capacity_types", "available", "counts"),
+    [
+        pytest.param("on-demand spot", True, {"cr_1": 3}, id="NodePool without reserved capacity"),
+        pytest.param("on-demand", True, {"cr_1": 3}, id="NodePool with on-demand capacity only"),
+        pytest.param("on-demand spot reserved", True, {}, id="reservation without a count"),
+        pytest.param("on-demand spot reserved", False, {"cr_1": 3}, id="unavailable reservation"),
+    ],
+)
+def test_no_reservation_is_used(capacity_types: str, available: bool, counts: dict[str, int]) -> None:
+    nodepool = pool("default", f"{CAPACITY_TYPE} In {capacity_types}")
+    cluster = Cluster(nodepool, pod(), instance_types=(with_reservations(LARGE, "cr-1", available=available),))
+    assert planned_offerings(cluster.plan(**reservation_counts(**counts))) == [("on-demand", ())]
 
 
 def test_nodepool_with_only_reserved_capacity_waits_when_it_is_exhausted() -> None:
@@ -139,18 +144,6 @@ def test_pod_may_select_a_reservation_or_exclude_all() -> None:
     ) == [("reserved", ("cr-2",))]
     cluster = Cluster(pool("default", f"{CAPACITY_RESERVATION_ID} DoesNotExist"), pod(), instance_types=instance_types)
     assert planned_offerings(cluster.plan(**reservation_counts(cr_1=1, cr_2=1))) == [("on-demand", ())]
-
-
-def test_reservation_without_count_is_not_used() -> None:
-    cluster = Cluster(pool("default", ALL_CAPACITY_TYPES), pod(), instance_types=(with_reservations(LARGE, "cr-1"),))
-    assert planned_offerings(cluster.plan()) == [("on-demand", ())]
-
-
-def test_unavailable_reservation_is_not_used() -> None:
-    cluster = Cluster(
-        pool("default", ALL_CAPACITY_TYPES), pod(), instance_types=(with_reservations(LARGE, "cr-1", available=False),)
-    )
-    assert planned_offerings(cluster.plan(**reservation_counts(cr_1=3))) == [("on-demand", ())]
 
 
 def test_rejection_excludes_only_its_reservation() -> None:

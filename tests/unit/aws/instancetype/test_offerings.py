@@ -92,13 +92,6 @@ async def test_failed_type_read_keeps_known_types() -> None:
     assert await one.region() is first
 
 
-async def test_isolated_vpc_reads_no_price_list() -> None:
-    clients = FakeClients(all_responses("m5.large", price=0.5))
-    one = build_offerings(clients, FakeClock(), SETTINGS.model_copy(update={"isolated_vpc": True}))
-    assert await prices_of(one) == {"m5.large": estimate_price(build_type_info("m5.large"))}
-    assert clients.call_counts["get_products"] == 0
-
-
 async def test_nodeclass_is_resolved_once_until_it_changes() -> None:
     one = build_offerings(FakeClients(all_responses("m5.large", "m6g.large")), FakeClock())
     status = resolved_status()
@@ -216,11 +209,12 @@ async def test_zone_without_type_or_subnet_is_unavailable() -> None:
     assert {each.name: each.labels[labels.ZONE] for each in types} == {"m5.large": (B,), "m6g.large": (A, B)}
 
 
-@pytest.mark.parametrize("region", ["us-gov-west-1", "us-gov-east-1"])
-async def test_govcloud_reads_no_price_list(region: str) -> None:
+@pytest.mark.parametrize("fields", [{"isolated_vpc": True}, {"region": "us-gov-west-1"}, {"region": "us-gov-east-1"}])
+async def test_isolated_vpc_and_govcloud_read_no_price_list(fields: dict[str, Any]) -> None:
+    settings = SETTINGS.model_copy(update=fields)
     clients = FakeClients(all_responses("m5.large", price=0.5))
-    one = build_offerings(clients, FakeClock(), SETTINGS.model_copy(update={"region": region}))
-    assert await prices_of(one) == {"m5.large": estimate_price(build_type_info("m5.large"), region)}
+    one = build_offerings(clients, FakeClock(), settings)
+    assert await prices_of(one) == {"m5.large": estimate_price(build_type_info("m5.large"), settings.region)}
     assert clients.call_counts["get_products"] == 0
 
 
