@@ -85,10 +85,6 @@ def test_false_condition_requires_a_reason() -> None:
         set_status((), "Launched", "False")
 
 
-def test_ready_is_true_when_all_dependents_are_true() -> None:
-    assert ready_condition(all_true()) == ("True", "Ready", "")
-
-
 def test_ready_is_false_when_one_dependent_is_false() -> None:
     conditions = set_status(all_true(), "Registered", "False", "MultipleNodesFound")
     assert ready_condition(conditions) == ("False", "UnhealthyDependents", "Registered=False")
