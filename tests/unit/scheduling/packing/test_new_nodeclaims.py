@@ -263,6 +263,11 @@ def test_daemonset_that_selects_registered_nodes_counts(label: str) -> None:
     assert nodeclaim.requests["cpu"] == 2000
 
 
+def test_hugepages_are_the_reason() -> None:
+    plan = Cluster(pool(), pod(extra={"hugepages-2Mi": 4 << 20})).plan()
+    assert "hugepages-2Mi" in reasons(plan)[0]
+
+
 def test_missing_extended_resource_is_the_reason() -> None:
     gpu = instance_type("g.xlarge", cpu=4, memory=16, extra={"nvidia.com/gpu": 1})
     [nodeclaim] = Cluster(pool(), pod(extra={"nvidia.com/gpu": 1}), instance_types=(*COMMON, gpu)).plan().claims
