@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from deploy.commands import START_WORKER, set_in_chart
+from deploy.commands import KEEP_VALUES, START_WORKER, apply_examples, set_in_chart
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.meta import Condition
@@ -45,7 +45,7 @@ class AccessRight(Value):
         return f"{self.verb} {self.resource}{'.' if self.group else ''}{self.group}{where}"
 
 
-async def check_version(client: KubeClient, cluster: str) -> list[Finding]:
+async def check_version(client: KubeClient, cluster: str, region: str) -> list[Finding]:
     """`cluster`: its name in EKS. Raises model.faults if the API server does not answer."""
     response = await client.request("GET", "/version")
     at, version = Subject(AREA, "API server"), response.get("gitVersion", "")
@@ -55,7 +55,8 @@ async def check_version(client: KubeClient, cluster: str) -> list[Finding]:
         low, high = (".".join(map(str, bound)) for bound in (MIN_VERSION, MAX_VERSION))
         todo = f"{set_in_chart('image.tag=VERSION')}, from the sources of a version of Tenure that supports it"
         if numbers < MIN_VERSION:
-            todo = f"aws eks update-cluster-version --name {cluster} --kubernetes-version {low}, one minor at a time"
+            update = f"aws eks update-cluster-version --name {cluster} --region {region}"
+            todo = f"{update} --kubernetes-version {low}, one minor at a time"
         return [at.advice(f"{version} is outside of the supported versions {low} to {high}", todo)]
     return [at.ok(version)]
 
@@ -115,7 +116,7 @@ async def check_chart(client: KubeClient, version: str) -> list[Finding]:
         at = Subject(AREA, f"chart {metadata['namespace']}/{metadata['name']}")
         others = [part for part in (chart, tag) if re.match(r"\d+\.\d+\.\d+", part) and part != version]
         if others:
-            todo = f"helm upgrade {metadata['name']} deploy/charts/tenure -n {metadata['namespace']} --reuse-values"
+            todo = f"helm upgrade {metadata['name']} deploy/charts/tenure -n {metadata['namespace']} {KEEP_VALUES}"
             message = f"the chart is {chart or 'unknown'}, its image {tag or 'a digest'}, and doctor {version}"
             found.append(at.advice(message, f"{todo}, from the sources of one version"))
         else:
@@ -155,16 +156,18 @@ async def check_rights(
 
 
 async def check_objects(
-    cluster: KubeAdapters, lease: str, now: datetime
+    cluster: KubeAdapters, lease: str, now: datetime, *, cluster_name: str
 ) -> tuple[list[Finding], list[NodePool], list[EC2NodeClass]]:
-    """Findings about NodePools, EC2NodeClasses and other active controllers, and the objects themselves."""
+    """Findings about NodePools, EC2NodeClasses and other active controllers, and the objects themselves.
+
+    `cluster_name`: in EKS."""
     pools, classes = await cluster.pools.list(), await cluster.node_classes.list()
     names = {one.name for one in classes}
     found = [one for pool in pools for one in _of_pool(pool, names)]
     for node_class in classes:
         found += _check_conditions(Subject(AREA, f"EC2NodeClass {node_class.name}"), "ec2nodeclass", node_class)
     if not pools:
-        found.append(Subject(AREA, "NodePools").advice("no NodePool exists", "kubectl apply -f examples"))
+        found.append(Subject(AREA, "NodePools").advice("no NodePool exists", _create_pool(names, cluster_name)))
     holder = await cluster.leases.find_holder("", lease, now=now) if lease else ""
     if holder:
         todo = (
@@ -173,6 +176,14 @@ async def check_objects(
         )
         found.append(Subject(AREA, "another controller").problem(f"{holder} is active", todo))
     return found, list(pools), list(classes)
+
+
+def _create_pool(classes: set[str], cluster_name: str) -> str:
+    """With the example of an EC2NodeClass only where there is none, so that it replaces none."""
+    if not classes:
+        return apply_examples(cluster_name)
+    apply = "kubectl apply -f examples/nodepool.yaml"
+    return apply if "default" in classes else f"{apply}, with spec.template.spec.nodeClassRef.name {min(classes)}"
 
 
 def _of_pool(pool: NodePool, classes: Iterable[str]) -> list[Finding]:

@@ -1,43 +1,19 @@
 """Checks of the credentials, the zonal shift, the EKS cluster and its address, and the vCPU quotas."""
 
-import asyncio
 import re
-import socket
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
 
-from deploy.commands import deploy_stack, set_in_chart
+from deploy.commands import associate_role, deploy_stack, set_in_chart
 from tenure.apis import labels
 from tenure.apis.nodepool import NodePool
 from tenure.aws.client.client import AwsClients
+from tenure.aws.doctor.address import check_address
 from tenure.aws.eks_cluster import Clusters
 from tenure.aws.interruption.zonal_shift import ZonalShifts
 from tenure.model.base import Value, format_number
 from tenure.model.errors import BadInput, Fault, Finding, Forbidden, NotFound, Subject
-
-_TIMEOUT_SECONDS: Final = 5.0
-_DNS_REMEDY: Final = (
-    "check the name with `nslookup {host}`; if CoreDNS has no node, "
-    "helm upgrade tenure deploy/charts/tenure --reuse-values --set dnsPolicy=Default"
-)
-
-
-async def check_address(at: Subject, address: str, todo: str) -> list[Finding]:
-    """Empty if a connection succeeds. `address`: a URL or `host:port`. `todo`: if the port does not answer."""
-    parts = urlsplit(address if "://" in address else f"//{address}")
-    host, port = parts.hostname or "", parts.port or 443
-    try:
-        async with asyncio.timeout(_TIMEOUT_SECONDS):
-            _, writer = await asyncio.open_connection(host, port)
-    except socket.gaierror as error:
-        return [at.problem(f"{host} does not resolve: {error.strerror}", _DNS_REMEDY.format(host=host))]
-    except (OSError, TimeoutError) as error:
-        return [at.problem(f"{host} does not answer on port {port}: {error or 'timeout'}", todo)]
-    writer.close()
-    return []
-
 
 AREA: Final = "account"
 
@@ -57,49 +33,54 @@ class Caller(Value):
         return rest.split("/")[0] if kind in ("assumed-role", "user", "role") else ""
 
 
-async def check_caller(clients: AwsClients) -> tuple[Caller, list[Finding]]:
-    """The caller; empty if the credentials are invalid."""
+async def check_caller(clients: AwsClients, cluster: str) -> tuple[Caller, list[Finding]]:
+    """The caller; empty if the credentials are invalid. `cluster`: its name in EKS."""
     at = Subject(AREA, "credentials")
     try:
         response = await clients.call(clients.sts.get_caller_identity)
     except Fault as fault:
-        todo = "set the role's credentials (environment, profile or pod identity), then: aws sts get-caller-identity"
+        irsa = set_in_chart("serviceAccount.roleArn=ROLE-ARN")
+        todo = (
+            f"{associate_role(cluster, region=clients.region)}, then restart the worker's pods; with IRSA {irsa}; "
+            f"elsewhere log in, and verify with aws sts get-caller-identity --region {clients.region}"
+        )
         return Caller(), [at.problem(fault.message, todo)]
     caller = Caller(account=response["Account"], arn=response["Arn"])
     return caller, [at.ok(f"{caller.arn} in {clients.region}")]
 
 
-async def check_zones(zones: ZonalShifts, cluster: str) -> list[Finding]:
+async def check_zones(zones: ZonalShifts, cluster: str, region: str) -> list[Finding]:
     """No findings if zonal shift is disabled. `cluster`: its name in EKS."""
     at = Subject(AREA, "zonal shift")
     try:
         await zones.check()
         shifted_zones = sorted(await zones.fetch_shifted_zones())
     except BadInput as fault:
-        enable = f"aws eks update-cluster-config --name {cluster} --zonal-shift-config enabled=true"
+        enable = f"aws eks update-cluster-config --name {cluster} --region {region} --zonal-shift-config enabled=true"
         todo = f"{enable}, or {set_in_chart('settings.ENABLE_ZONAL_SHIFT=false')}"
         return [at.problem(fault.message, todo)]
     except Forbidden as fault:
-        return [at.problem(fault.message, deploy_stack("role", cluster, "ZonalShift=true"))]
+        return [at.problem(fault.message, deploy_stack("role", cluster, "ZonalShift=true", region=region))]
     except Fault as fault:
         return [at.unknown(fault.message, "try again")]
     if shifted_zones:
-        cancel = "aws arc-zonal-shift cancel-zonal-shift --zonal-shift-id ID"
-        todo = f"no action if the shift is intended; else {cancel}, from aws arc-zonal-shift list-zonal-shifts"
+        cancel = f"aws arc-zonal-shift cancel-zonal-shift --region {region} --zonal-shift-id ID"
+        listed = f"aws arc-zonal-shift list-zonal-shifts --region {region}"
+        todo = f"no action if the shift is intended; else {cancel}, with the ID from {listed}"
         return [at.advice(f"no instances are launched in {', '.join(shifted_zones)}", todo)]
     return []
 
 
-async def check_cluster(clusters: Clusters, name: str) -> list[Finding]:
+async def check_cluster(clusters: Clusters, name: str, region: str) -> list[Finding]:
     """The version of Kubernetes is checked with the API server."""
     at = Subject(AREA, f"EKS cluster {name}")
     try:
         facts = await clusters.facts()
     except NotFound as fault:
         correct = set_in_chart("settings.CLUSTER_NAME=NAME", "settings.AWS_REGION=REGION")
-        return [at.problem(fault.message, f"aws eks list-clusters, then {correct}")]
+        return [at.problem(fault.message, f"aws eks list-clusters --region {region}, then {correct}")]
     except Forbidden as fault:
-        allow = deploy_stack("role", name)
+        allow = deploy_stack("role", name, region=region)
         todo = f"allow eks:DescribeCluster: {allow}, or set CLUSTER_ENDPOINT and its other settings"
         return [at.problem(fault.message, todo)]
     except Fault as fault:
@@ -107,14 +88,16 @@ async def check_cluster(clusters: Clusters, name: str) -> list[Finding]:
     fields = {"endpoint": facts.endpoint, "certificate": facts.ca_bundle, "Service range": facts.cidr}
     missing = [field for field, value in fields.items() if not value]
     if missing:
-        return [at.problem(f"EKS returned no {', '.join(missing)}", f"aws eks wait cluster-active --name {name}")]
-    todo = f"aws eks describe-cluster --name {name} --query cluster.resourcesVpcConfig, and allow port 443 from here"
+        wait = f"aws eks wait cluster-active --name {name} --region {region}"
+        return [at.problem(f"EKS returned no {', '.join(missing)}", wait)]
+    describe = f"aws eks describe-cluster --name {name} --region {region} --query cluster.resourcesVpcConfig"
+    todo = f"{describe}, and allow port 443 from here"
     unreachable = await check_address(at, facts.endpoint, todo)
     reachable = unreachable or [at.ok(f"Kubernetes {facts.version}, {facts.endpoint}")]
-    return [*reachable, *check_endpoint_access(await clusters.describe(), name)]
+    return [*reachable, *check_endpoint_access(await clusters.describe(), name, region)]
 
 
-def check_endpoint_access(cluster: Mapping[str, Any], name: str) -> list[Finding]:
+def check_endpoint_access(cluster: Mapping[str, Any], name: str, region: str) -> list[Finding]:
     """Whether nodes can reach the endpoint of the API server, from EKS's description of the cluster.
 
     With restricted public access and no private access, only nodes whose NAT address is in the ranges can join
@@ -125,7 +108,8 @@ def check_endpoint_access(cluster: Mapping[str, Any], name: str) -> list[Finding
     if config.get("endpointPrivateAccess", True) or "0.0.0.0/0" in ranges:
         return []
     message = f"only {', '.join(ranges)} may reach the endpoint, and private access is off: nodes may not join"
-    todo = f"aws eks update-cluster-config --name {name} --resources-vpc-config endpointPrivateAccess=true"
+    update = f"aws eks update-cluster-config --name {name} --region {region}"
+    todo = f"{update} --resources-vpc-config endpointPrivateAccess=true"
     return [Subject(AREA, f"EKS cluster {name} endpoint").advice(message, todo)]
 
 
@@ -191,7 +175,7 @@ async def _check_quota(
     limit, running = response["Quota"]["Value"], used.get((name, capacity_type), 0)
     message = f"{format_number(running, 6)} of {format_number(limit, 6)} vCPUs are in use"
     todo = (
-        "aws service-quotas request-service-quota-increase --service-code ec2 "
+        f"aws service-quotas request-service-quota-increase --region {clients.region} --service-code ec2 "
         f"--quota-code {code} --desired-value {format_number(max(2 * limit, running + _MORE_VCPUS), 6)}"
     )
     if limit - running < 1:

@@ -13,7 +13,7 @@ from tenure.aws.doctor.account import Caller, check_caller, check_cluster, check
 from tenure.aws.doctor.eventbridge import QueueTarget, check_rules, rules_targeting
 from tenure.aws.doctor.node_role import Identities, check_node_roles, check_spot_role
 from tenure.aws.doctor.nodeclass import PermissionDryRuns, Selectors
-from tenure.aws.doctor.permissions import check_permissions
+from tenure.aws.doctor.permissions import UsedPolicies, check_permissions
 from tenure.aws.doctor.queue import AREA, check_key, check_policy, check_retention
 from tenure.aws.eks_cluster import Clusters
 from tenure.aws.interruption.zonal_shift import ZonalShifts
@@ -33,17 +33,19 @@ async def check_events(
     """
     if not queue:
         setting = set_in_chart(f"settings.INTERRUPTION_QUEUE={cluster}")
-        todo = f"{deploy_stack('events', cluster)}, then {setting}"
+        create = deploy_stack("events", cluster, region=clients.region)
+        todo = f"{create}, then {setting}; if a queue exists, such as Karpenter's, only set its name"
         return [Subject(AREA, "INTERRUPTION_QUEUE").advice("not set: no notice of spot interruptions", todo)]
     at = Subject(AREA, f"queue {queue}")
     try:
         url = (await clients.call(clients.sqs.get_queue_url, QueueName=queue))["QueueUrl"]
     except NotFound as fault:
-        create = deploy_stack("events", cluster, f"InterruptionQueueName={queue}")
+        create = deploy_stack("events", cluster, f"InterruptionQueueName={queue}", region=clients.region)
         todo = f"{create}, or correct INTERRUPTION_QUEUE or AWS_REGION"
         return [at.problem(f"not found in {clients.region}: {fault.message}", todo)]
     except Forbidden as fault:
-        allow = deploy_stack("role", cluster, f"InterruptionQueueName={queue}")
+        parameters = ("Interruption=true", f"InterruptionQueueName={queue}")
+        allow = deploy_stack("role", cluster, *parameters, region=clients.region)
         return [at.problem(fault.message, f"allow sqs:GetQueueUrl on the queue: {allow}")]
     except Fault as fault:
         return [at.unknown(fault.message, "try again")]
@@ -90,18 +92,24 @@ class AwsDoctor:
 
         `ignored`: kinds of events that every NodePool's LifecyclePolicies ignore. `aws_auth`: see `check_node_roles`.
         """
-        caller, found = await check_caller(self._clients)
+        cluster, region = self._settings.cluster_name, self._clients.region
+        caller, found = await check_caller(self._clients, cluster)
         if not caller.arn:
             return found
-        identities, cluster = Identities(self._clients), self._settings.cluster_name
+        identities = Identities(self._clients)
         selectors = Selectors(
-            Networks(self._clients, FreeAddresses()), Images(self._clients, self._clusters), identities, cluster
+            Networks(self._clients, FreeAddresses()),
+            Images(self._clients, self._clusters),
+            identities,
+            cluster,
+            region=region,
         )
+        usage = UsedPolicies(queue=queue, zonal_shift=self._settings.zonal_shift)
         trials = PermissionDryRuns(self._clients, self._settings)
         parts = await asyncio.gather(
-            check_cluster(self._clusters, cluster),
-            check_zones(ZonalShifts(self._clients, self._settings), cluster),
-            check_permissions(self._clients, caller, policies(caller), cluster, role=role),
+            check_cluster(self._clusters, cluster, region),
+            check_zones(ZonalShifts(self._clients, self._settings), cluster, region),
+            check_permissions(self._clients, caller, policies(caller), cluster, usage, role=role),
             *(selectors.check(one) for one in node_classes),
             *(trials.launch(one) for one in node_classes),
             trials.clean_up(),

@@ -50,6 +50,18 @@ _EVENTS: Final[Mapping[EventKind, tuple[_Event, ...]]] = {
 """Source, detail-type and detail of the events that `tenure/aws/interruption/parser.py` parses (reference 5.1)."""
 KINDS: Final = tuple(_EVENTS)
 """The kinds of events that the queue delivers."""
+_DETAILS: Final[Mapping[EventKind, Mapping[str, Sequence[str]]]] = {
+    "scheduledChange": {"service": ["EC2"], "eventTypeCategory": ["scheduledChange"]},
+    "instanceStopping": {"state": ["stopping", "stopped"]},
+    "instanceTerminating": {"state": ["shutting-down", "terminated"]},
+}
+
+
+def pattern_of(kind: EventKind) -> Mapping[str, Any]:
+    """The event pattern of the kind's rule in the stack events.yaml; a test compares them."""
+    source, detail_type, _ = _EVENTS[kind][0]
+    detail = {"detail": _DETAILS[kind]} if kind in _DETAILS else {}
+    return {"source": [source], "detail-type": [detail_type], **detail}
 
 
 def describe_event(kind: EventKind) -> str:
@@ -145,6 +157,8 @@ _MISSED: Final[Mapping[EventKind, str]] = {
 }
 _VITAL: Final = frozenset({"spotInterruption", "instanceStopping", "instanceTerminating"})
 """Without these events, pods are killed without notice."""
+_MAX_RULE_NAME: Final = 64
+"""EventBridge's limit. A shortened name could be that of another cluster's rule."""
 _MAX_LISTED: Final = 3
 """Rules with other targets that a message lists."""
 
@@ -208,17 +222,33 @@ def _explain_missing_rule(kind: EventKind, where: QueueTarget, near: Sequence[Ru
     if meant := next((one for one in near if one.bus != DEFAULT_BUS or where.is_meant_by(one)), None):
         if meant.bus != DEFAULT_BUS:
             message = f"rule {meant.name} is on the bus {meant.bus}, which does not receive AWS's own events"
-            return message, f"create the rule on the default bus of {where.region}: {_deploy_rule(kind, where)}"
-        put = f"aws events put-targets --rule {meant.name} --region {where.region} --targets Id=tenure,Arn={where.arn}"
-        return f"rule {meant.name} sends them to {_join_targets(meant.targets)}, not to this queue", put
+            return message, f"create the rule on the default bus of {where.region}: {_create_rule(kind, where)}"
+        message = f"rule {meant.name} sends them to {_join_targets(meant.targets)}, not to this queue"
+        return message, _put_target(meant.name, where)
     elsewhere = "; ".join(f"{one.name} sends them to {_join_targets(one.targets)}" for one in near[:_MAX_LISTED])
     rule = f"a rule in {where.region} for {describe_event(kind)} with target {where.arn}"
-    todo = f"create {rule}: {_deploy_rule(kind, where)}"
+    todo = f"create {rule}: {_create_rule(kind, where)}"
     return "no rule sends them here" + (f" ({elsewhere})" if elsewhere else ""), todo
 
 
-def _deploy_rule(kind: EventKind, where: QueueTarget) -> str:
-    return deploy_stack("events", where.cluster, f"{kind[0].upper()}{kind[1:]}=true")
+def _create_rule(kind: EventKind, where: QueueTarget) -> str:
+    """Commands for a queue that others created, such as Karpenter's stack, and for a queue of the stack events.yaml.
+
+    That stack creates a queue, so it fails if the queue exists without it.
+    """
+    name = f"tenure-{where.cluster}-{kind}"
+    name = name if len(name) <= _MAX_RULE_NAME else "RULE-NAME"
+    pattern = json.dumps(pattern_of(kind), separators=(",", ":"))
+    put = f"aws events put-rule --name {name} --region {where.region} --event-pattern '{pattern}'"
+    stack = deploy_stack("events", where.cluster, f"{kind[0].upper()}{kind[1:]}=true", region=where.region)
+    return (
+        f"{put} && {_put_target(name, where)}; only if the stack tenure-events-{where.cluster} created the queue, "
+        f"instead {stack}"
+    )
+
+
+def _put_target(rule: str, where: QueueTarget) -> str:
+    return f"aws events put-targets --rule {rule} --region {where.region} --targets Id=tenure,Arn={where.arn}"
 
 
 def _join_targets(targets: Sequence[str]) -> str:

@@ -104,10 +104,10 @@ async def _check_role(
     parts = await asyncio.gather(
         _check_policies(clients, at, name), _check_access(clients, cluster, str(role["Arn"]), aws_auth)
     )
-    return [*_check_trust(at, role), *(one for part in parts for one in part)]
+    return [*_check_trust(at, role, clients.region), *(one for part in parts for one in part)]
 
 
-def _check_trust(at: Subject, role: Mapping[str, Any]) -> list[Finding]:
+def _check_trust(at: Subject, role: Mapping[str, Any], region: str) -> list[Finding]:
     document = role.get("AssumeRolePolicyDocument") or {}
     statements = document.get("Statement", []) if isinstance(document, Mapping) else []
     services = {
@@ -119,8 +119,9 @@ def _check_trust(at: Subject, role: Mapping[str, Any]) -> list[Finding]:
     if services & set(_EC2):
         return []
     message = "EC2 cannot assume it, so instances have no credentials"
-    update = f"aws iam update-assume-role-policy --role-name {role['RoleName']} --policy-document file://trust.json"
-    todo = f"{update}, where the file has a statement that allows {_EC2[0]} sts:AssumeRole"
+    update = f"aws iam update-assume-role-policy --role-name {role['RoleName']} --region {region}"
+    allow = f"the file has a statement that allows {_EC2[0]} sts:AssumeRole"
+    todo = f"{update} --policy-document file://trust.json, where {allow}"
     return [at.problem(message, todo)]
 
 
@@ -139,7 +140,7 @@ async def _check_policies(clients: AwsClients, at: Subject, role: str) -> list[F
         if names & set(accepted):
             continue
         arn = f"arn:aws:iam::aws:policy/{accepted[0]}"
-        todo = f"aws iam attach-role-policy --role-name {role} --policy-arn {arn}"
+        todo = f"aws iam attach-role-policy --role-name {role} --region {clients.region} --policy-arn {arn}"
         message = f"has none of AWS's policies to {purpose}"
         if has_others:
             found.append(at.advice(f"{message}; its other policies are not checked", todo))
@@ -152,7 +153,8 @@ async def _check_access(
     clients: AwsClients, cluster: str, role_arn: str, aws_auth: Collection[str] | None
 ) -> list[Finding]:
     at = Subject(AREA, f"access of {role_arn}")
-    todo = f"aws eks create-access-entry --cluster-name {cluster} --principal-arn {role_arn} --type {NODE_TYPES[0]}"
+    entry = f"--cluster-name {cluster} --region {clients.region} --principal-arn {role_arn}"
+    todo = f"aws eks create-access-entry {entry} --type {NODE_TYPES[0]}"
     try:
         response = await clients.call(clients.eks.describe_access_entry, clusterName=cluster, principalArn=role_arn)
     except NotFound:
@@ -168,8 +170,8 @@ async def _check_access(
         return [at.unknown(fault.message, "try again")]
     kind = response["accessEntry"].get("type", "")
     if kind not in NODE_TYPES:
-        delete = f"aws eks delete-access-entry --cluster-name {cluster} --principal-arn {role_arn}"
-        return [at.problem(f"its access entry has type {kind}, which nodes cannot use", f"{delete}, then {todo}")]
+        message = f"its access entry has type {kind}, which nodes cannot use"
+        return [at.problem(message, f"aws eks delete-access-entry {entry}, then {todo}")]
     return [at.ok(f"access entry of type {kind}")]
 
 
@@ -187,7 +189,7 @@ async def check_spot_role(clients: AwsClients, pools: Sequence[NodePool]) -> lis
     try:
         await clients.call(clients.iam.get_role, RoleName=SPOT_ROLE)
     except NotFound:
-        todo = "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
+        todo = f"aws iam create-service-linked-role --region {clients.region} --aws-service-name spot.amazonaws.com"
         return [at.problem(f"the service-linked role {SPOT_ROLE} does not exist, so spot launches fail", todo)]
     except Forbidden as fault:
         return [at.unknown(fault.message, f"run the doctor once with iam:GetRole on {SPOT_ROLE}")]

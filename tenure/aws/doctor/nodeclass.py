@@ -24,13 +24,15 @@ from tenure.model.errors import Fault, Finding, Forbidden, NotFound, Subject, Th
 
 AREA: Final = "selectors"
 _FEW_ADDRESSES: Final = 32
-_ADD_SUBNET: Final = "aws ec2 create-subnet --vpc-id VPC-ID --cidr-block CIDR --availability-zone ZONE"
 
 
 class Selectors:
-    def __init__(self, networks: Networks, images: Images, identities: Identities, cluster: str) -> None:
-        """`cluster`: its name in EKS, for commands."""
-        self._networks, self._images, self._identities, self._cluster = networks, images, identities, cluster
+    def __init__(
+        self, networks: Networks, images: Images, identities: Identities, cluster: str, *, region: str
+    ) -> None:
+        """`cluster`, its name in EKS, and `region` are for commands."""
+        self._networks, self._images, self._identities = networks, images, identities
+        self._cluster, self._region = cluster, region
 
     async def check(self, node_class: EC2NodeClass) -> list[Finding]:
         """Check every part, even if the check of another part fails."""
@@ -41,16 +43,19 @@ class Selectors:
     async def _check_subnets(self, node_class: EC2NodeClass) -> list[Finding]:
         at = Subject(AREA, f"EC2NodeClass {node_class.name} subnets")
         subnets = await self._networks.find_subnets(node_class)
-        tag = _select("spec.subnetSelectorTerms", "SUBNET-ID", node_class, node_class.spec.subnet_selector_terms)
+        terms = node_class.spec.subnet_selector_terms
+        tag = self._select("spec.subnetSelectorTerms", "SUBNET-ID", node_class, terms)
+        create = f"aws ec2 create-subnet --region {self._region} --vpc-id VPC-ID --cidr-block CIDR"
+        add = f"{create} --availability-zone ZONE, then {tag}"
         if not subnets:
             return [at.problem("no subnets match", tag)]
         zones = sorted({one.zone for one in subnets})
         message = f"{len(subnets)} in {', '.join(zones)} with {sum(one.free for one in subnets)} free addresses"
         tight = [one.id for one in subnets if one.free < _FEW_ADDRESSES]
         if len(tight) == len(subnets):
-            return [at.problem(f"{message}: almost exhausted", f"{_ADD_SUBNET}, then {tag}")]
+            return [at.problem(f"{message}: almost exhausted", add)]
         if tight:
-            return [at.advice(f"{message}; few are left in {', '.join(tight)}", f"{_ADD_SUBNET}, then {tag}")]
+            return [at.advice(f"{message}; few are left in {', '.join(tight)}", add)]
         if len(zones) == 1:
             return [at.advice(message, f"select subnets of other zones too, as capacity differs by zone: {tag}")]
         return [at.ok(message)]
@@ -60,7 +65,7 @@ class Selectors:
         groups = await self._networks.find_security_groups(node_class)
         if not groups:
             terms = node_class.spec.security_group_selector_terms
-            todo = _select("spec.securityGroupSelectorTerms", "GROUP-ID", node_class, terms)
+            todo = self._select("spec.securityGroupSelectorTerms", "GROUP-ID", node_class, terms)
             return [at.problem("no groups match", todo)]
         return [at.ok(", ".join(one.id for one in groups))]
 
@@ -91,14 +96,27 @@ class Selectors:
         except NotFound as fault:
             field = "instanceProfile" if profile else "role"
             at = Subject(AREA, f"EC2NodeClass {node_class.name} {field}")
-            create = deploy_stack("nodes", self._cluster, f"NodeRoleName={role}")
+            parameters = ("CreateNodeRole=true", f"NodeRoleName={role}")
+            create = deploy_stack("nodes", self._cluster, *parameters, region=self._region)
             if profile:
-                create = f"aws iam create-instance-profile --instance-profile-name {profile}, then add its role"
+                create = f"aws iam create-instance-profile --region {self._region} --instance-profile-name {profile}"
+                create = f"{create}, then add its role"
             return [at.problem(fault.message, f"{create}, or {_edit(node_class, f'spec.{field}')}")]
         except Forbidden:
             todo = f"check with an administrator's credentials whether {profile or role} exists"
             return [at.unknown("the credentials do not allow the check", todo)]
         return [at.ok(profile or role)]
+
+    def _select(
+        self, field: str, resource: str, node_class: EC2NodeClass, terms: Sequence[SubnetTerm | SecurityGroupTerm]
+    ) -> str:
+        """Commands that select a resource: by the first term with tags, and by a change of the terms."""
+        edit = _edit(node_class, field)
+        tags: Mapping[str, str] = next((one.tags for one in terms if one.tags), {})
+        if not tags:
+            return edit
+        text = " ".join(f"Key={key},Value={'' if value == '*' else value}" for key, value in tags.items())
+        return f"aws ec2 create-tags --region {self._region} --resources {resource} --tags {text}, or {edit}"
 
 
 async def _run_guarded(
@@ -109,18 +127,6 @@ async def _run_guarded(
     except Fault as fault:
         todo = "allow the call for these credentials" if isinstance(fault, Forbidden) else "try again"
         return [Subject(AREA, f"EC2NodeClass {node_class.name}").unknown(fault.message, todo)]
-
-
-def _select(
-    field: str, resource: str, node_class: EC2NodeClass, terms: Sequence[SubnetTerm | SecurityGroupTerm]
-) -> str:
-    """Commands that select a resource: by the first term with tags, and by a change of the terms."""
-    edit = _edit(node_class, field)
-    tags: Mapping[str, str] = next((one.tags for one in terms if one.tags), {})
-    if not tags:
-        return edit
-    text = " ".join(f"Key={key},Value={'' if value == '*' else value}" for key, value in tags.items())
-    return f"aws ec2 create-tags --resources {resource} --tags {text}, or {edit}"
 
 
 def _edit(node_class: EC2NodeClass, field: str) -> str:
@@ -213,7 +219,8 @@ class PermissionDryRuns:
             await self._clients.call(method, DryRun=True, **request)
         except Forbidden as fault:
             allow = "attach the policies in deploy/iam to another role, with iam:PassRole for the nodes' role"
-            return at.problem(fault.message, f"{deploy_stack('role', self._settings.cluster_name)}, or {allow}")
+            stack = deploy_stack("role", self._settings.cluster_name, region=self._clients.region)
+            return at.problem(fault.message, f"{stack}, or {allow}")
         except (Throttled, TryLater) as fault:
             return at.unknown(fault.message, "try again")
         except Fault as fault:

@@ -13,6 +13,7 @@ from tenure.aws.client.client import AwsClients
 from tenure.aws.client.errors import DRY_RUN
 from tenure.aws.doctor.account import Caller
 from tenure.aws.doctor.queue import as_list
+from tenure.model.base import Value
 from tenure.model.errors import Fault, Finding, Forbidden, NotFound, Subject, TryLater
 
 AREA: Final = "permissions"
@@ -26,11 +27,49 @@ _READS: Final = tuple(
     """.split()  # noqa: SIM905
 )
 
+_QUEUE: Final = "AllowInterruptionQueueActions"
+_ZONAL_SHIFT: Final = "AllowZonalShiftStatusReadOnly"
+_PARAMETERS: Final = {
+    _QUEUE: "Interruption=true",
+    _ZONAL_SHIFT: "ZonalShift=true",
+    "AllowScopedReboot": "NodeRepair=true",
+    "AllowScopedStopStart": "StopStart=true",
+}
+"""Parameters of the role's stack without which it omits a statement, which an existing stack may have as false."""
+_OPTIONAL: Final = frozenset({"AllowScopedReboot", "AllowScopedStopStart"})
+"""Permissions beyond Karpenter's policy, for optional LifecyclePolicy actions."""
+
 Statement = Mapping[str, Any]
 
 
+class UsedPolicies(Value):
+    """Settings without which the worker needs no statements of their policies."""
+
+    queue: str
+    """INTERRUPTION_QUEUE; may be empty."""
+    zonal_shift: bool
+    """ENABLE_ZONAL_SHIFT."""
+
+    def includes(self, statement: Statement) -> bool:
+        unused = {_QUEUE: not self.queue, _ZONAL_SHIFT: not self.zonal_shift}
+        return not unused.get(statement["Sid"], False)
+
+    def parameters_for(self, statement: Statement, cluster: str) -> list[str]:
+        """Parameters of the role's stack that add the statement."""
+        sid = statement["Sid"]
+        parameters = [_PARAMETERS[sid]] if sid in _PARAMETERS else []
+        named = [f"InterruptionQueueName={self.queue}"] if sid == _QUEUE and self.queue != cluster else []
+        return [*parameters, *named]
+
+
 async def check_permissions(
-    clients: AwsClients, caller: Caller, statements: Sequence[Statement], cluster: str, *, role: str = ""
+    clients: AwsClients,
+    caller: Caller,
+    statements: Sequence[Statement],
+    cluster: str,
+    usage: UsedPolicies,
+    *,
+    role: str = "",
 ) -> list[Finding]:
     """`statements`: shipped policy, rendered for the cluster. `role`: ARN; empty for the caller's role."""
     reads = await asyncio.gather(*(_dry_read(clients, name, cluster) for name in _READS))
@@ -40,7 +79,7 @@ async def check_permissions(
     writing = Subject(AREA, "writing actions")
     try:
         arn = role or await _arn_of(clients, caller)
-        return found + await _simulate_all(clients, arn, statements, cluster)
+        return found + await _simulate_all(clients, arn, statements, cluster, usage)
     except (Forbidden, NotFound) as fault:
         todo = "run the doctor once with an administrator's credentials and --role ARN of the worker's role"
         return [*found, writing.unknown(f"IAM's policy simulator is not available: {fault.message}", todo)]
@@ -53,7 +92,8 @@ async def _dry_read(clients: AwsClients, method: str, cluster: str) -> Finding:
     try:
         await clients.call(getattr(clients.ec2, method), DryRun=True)
     except Forbidden as fault:
-        todo = f"{deploy_stack('role', cluster)}, or attach the policies in deploy/iam to another role"
+        stack = deploy_stack("role", cluster, region=clients.region)
+        todo = f"{stack}, or attach the policies in deploy/iam to another role"
         return at.problem(fault.message, todo)
     except Fault as fault:
         if fault.code != DRY_RUN:
@@ -69,11 +109,10 @@ async def _arn_of(clients: AwsClients, caller: Caller) -> str:
     return str(response["Role"]["Arn"])
 
 
-_OPTIONAL: Final = {"AllowScopedReboot": "NodeRepair=true", "AllowScopedStopStart": "StopStart=true"}
-"""Permissions beyond Karpenter's policy, for optional LifecyclePolicy actions, and parameters of the role's stack."""
-
-
-async def _simulate_all(clients: AwsClients, arn: str, statements: Sequence[Statement], cluster: str) -> list[Finding]:
+async def _simulate_all(
+    clients: AwsClients, arn: str, shipped: Sequence[Statement], cluster: str, usage: UsedPolicies
+) -> list[Finding]:
+    statements = [one for one in shipped if usage.includes(one)]
     semaphore = asyncio.Semaphore(_AT_ONCE)
 
     async def simulate(statement: Statement) -> list[str]:
@@ -85,16 +124,16 @@ async def _simulate_all(clients: AwsClients, arn: str, statements: Sequence[Stat
     for statement, denied in zip(statements, results, strict=True):
         if denied:
             at = Subject(AREA, statement["Sid"])
-            parameter = _OPTIONAL.get(statement["Sid"])
-            level = at.advice if parameter else at.problem
-            stack = deploy_stack("role", cluster, *([parameter] if parameter else []))
+            level = at.advice if statement["Sid"] in _OPTIONAL else at.problem
+            parameters = usage.parameters_for(statement, cluster)
+            stack = deploy_stack("role", cluster, *parameters, region=clients.region)
             other = f"attach the statement {statement['Sid']} of deploy/iam, or remove the Deny that overrides it"
             todo = f"{stack}, or with another role {other}"
             found.append(level(f"{arn} is denied {', '.join(denied)}", todo))
     allowed = len(statements) - len(found)
     return [
         *found,
-        Subject(AREA, arn).ok(f"{allowed} of {len(statements)} statements of the shipped policy are allowed"),
+        Subject(AREA, arn).ok(f"{allowed} of {len(statements)} used statements of the shipped policy are allowed"),
     ]
 
 

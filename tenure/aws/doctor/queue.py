@@ -117,10 +117,11 @@ _OWN_ENCRYPTION: Final = '{"KmsMasterKeyId":"","SqsManagedSseEnabled":"true"}'
 """SSE-SQS instead of a KMS key: a queue has one of both."""
 
 
-def _set_attributes(queue: str) -> str:
-    """The beginning of a command, up to the attributes."""
-    url = f"$(aws sqs get-queue-url --queue-name {queue} --query QueueUrl --output text)"
-    return f"aws sqs set-queue-attributes --queue-url {url} --attributes"
+def _set_attributes(arn: str) -> str:
+    """The beginning of a command, up to the attributes. `arn`: of the queue."""
+    region, _, queue = arn.split(":")[3:6]
+    url = f"$(aws sqs get-queue-url --queue-name {queue} --region {region} --query QueueUrl --output text)"
+    return f"aws sqs set-queue-attributes --region {region} --queue-url {url} --attributes"
 
 
 def check_retention(queue: str, attributes: Mapping[str, str]) -> Finding:
@@ -128,7 +129,7 @@ def check_retention(queue: str, attributes: Mapping[str, str]) -> Finding:
     retention = timedelta(seconds=int(attributes.get("MessageRetentionPeriod", 345600)))
     redrive = _max_receive_count(attributes.get("RedrivePolicy", ""))
     moved = timedelta(minutes=redrive / RECEIPTS_A_MINUTE) if redrive else retention
-    set_attributes = _set_attributes(queue)
+    set_attributes = _set_attributes(attributes["QueueArn"])
     message = f"messages survive an outage of Temporal of {_format_span(min(retention, moved))}"
     if moved < retention:
         message += ", then they move to the dead-letter queue"
@@ -157,12 +158,12 @@ def check_policy(queue: str, attributes: Mapping[str, str], rules: Mapping[str, 
     if denials:
         who = "EventBridge" if len(denials) == len(rule_arns) else f"the rules {', '.join(denials)}"
         allow = f"Policy allows events.amazonaws.com {SEND}, as in {TEMPLATE}"
-        todo = f"{_set_attributes(queue)} file://policy.json, where {allow}"
+        todo = f"{_set_attributes(arn)} file://policy.json, where {allow}"
         return [at.problem(f"its policy does not allow {who} to send: {next(iter(denials.values()))}", todo)]
     found = [at.ok("exists, and EventBridge may send to it")]
     if open_to_all(statements, SEND):
         allow = "Policy lets only events.amazonaws.com and sqs.amazonaws.com send: Tenure trusts its messages"
-        todo = f"{_set_attributes(queue)} file://policy.json, where {allow}"
+        todo = f"{_set_attributes(arn)} file://policy.json, where {allow}"
         found.append(at.advice("its policy allows everyone to send to it", todo))
     return found
 
@@ -172,7 +173,7 @@ async def check_key(clients: AwsClients, queue: str, attributes: Mapping[str, st
     key, at = attributes.get("KmsMasterKeyId", ""), Subject(AREA, f"queue {queue} key")
     if not key:
         return []
-    sse = f"{_set_attributes(queue)} '{_OWN_ENCRYPTION}'"
+    sse = f"{_set_attributes(attributes['QueueArn'])} '{_OWN_ENCRYPTION}'"
     own = f"use a key whose policy allows events.amazonaws.com kms:GenerateDataKey and kms:Decrypt, or SSE-SQS: {sse}"
     if key.endswith(_AWS_OWN):
         return [at.problem(f"EventBridge cannot use {_AWS_OWN}: no messages arrive", own)]
@@ -189,7 +190,7 @@ async def check_key(clients: AwsClients, queue: str, attributes: Mapping[str, st
 
 def _check_key_policy(at: Subject, key: str, metadata: Mapping[str, Any], policy: str, queue: str, own: str) -> Finding:
     if (state := metadata.get("KeyState", "Enabled")) != "Enabled":
-        todo = f"aws kms enable-key --key-id {key}, or {own}"
+        todo = f"aws kms enable-key --key-id {key} --region {queue.split(':')[3]}, or {own}"
         return at.problem(f"{key} is {state}: no messages can be sent or received", todo)
     context = {"aws:sourceaccount": queue.split(":")[4], "kms:encryptioncontext:aws:sqs:arn": queue}
     denials = {

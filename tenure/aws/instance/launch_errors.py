@@ -26,8 +26,8 @@ _CASES: Final = (
     _Case(
         "SpotSLRCreationFailed",
         SERVICE_LINKED_ROLE,
-        remedy="create the service-linked role: aws iam create-service-linked-role --aws-service-name "
-        "spot.amazonaws.com",
+        remedy="create the service-linked role: aws iam create-service-linked-role --region REGION "
+        "--aws-service-name spot.amazonaws.com",
     ),
     _Case(
         "Unauthorized",

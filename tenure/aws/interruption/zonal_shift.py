@@ -56,7 +56,8 @@ class ZonalShifts:
             name = self._settings.cluster_name
             raise BadInput(
                 f"ENABLE_ZONAL_SHIFT=true: zonal shift is not enabled for EKS cluster {name}; set false, or enable it: "
-                f"aws eks update-cluster-config --name {name} --zonal-shift-config enabled=true"
+                f"aws eks update-cluster-config --name {name} --region {self._settings.region} "
+                "--zonal-shift-config enabled=true"
             ) from fault
 
     async def _fetch(self) -> frozenset[str]:

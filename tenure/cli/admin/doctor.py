@@ -14,7 +14,8 @@ from deploy.commands import set_in_chart
 from deploy.resources import OPTIONAL_RBAC, chart_version, crd_files, policy_statements, rbac_documents, service_account
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.nodepool import NodePool
-from tenure.aws.doctor.account import Caller, check_address
+from tenure.aws.doctor.account import Caller
+from tenure.aws.doctor.address import check_address
 from tenure.aws.doctor.checks import AwsDoctor
 from tenure.cli.console import format_findings
 from tenure.cli.exit_codes import DONE, FAILED, UsageError
@@ -82,7 +83,7 @@ async def _check_cluster(settings: Settings) -> tuple[list[Finding], _ClusterObj
     except Fault as fault:
         return [Subject("cluster", "API server").problem(fault.message, _kubeconfig(settings))], _ClusterObjects()
     try:
-        found = await check_version(cluster.client, settings.cluster_name)
+        found = await check_version(cluster.client, settings.cluster_name, settings.aws_region)
         found += await check_chart(cluster.client, chart_version())
         found += await check_kinds(cluster.client)
         documents = [yaml.safe_load(one.read_text()) for one in crd_files()]
@@ -92,7 +93,8 @@ async def _check_cluster(settings: Settings) -> tuple[list[Finding], _ClusterObj
         todo = f"kubectl apply -f {' -f '.join(files)}"
         rights = rights_of(rbac_documents(optional))
         found += await check_rights(cluster.client, rights, account=service_account(), todo=todo)
-        objects, pools, classes = await check_objects(cluster, settings.leader_election_name, datetime.now(UTC))
+        lease, name = settings.leader_election_name, settings.cluster_name
+        objects, pools, classes = await check_objects(cluster, lease, datetime.now(UTC), cluster_name=name)
         ignored = await list_ignored_events(cluster, settings.build_deadlines(), pools)
         aws_auth = await read_aws_auth(cluster.client)
         return [*found, *objects], _ClusterObjects(pools, classes, aws_auth, ignored)
@@ -160,6 +162,7 @@ async def _check_temporal(settings: Settings) -> list[Finding]:
         return await check_temporal(
             await temporal_connection(settings).connect(),
             settings.cluster_name,
+            region=settings.aws_region,
             queue=settings.interruption_queue,
             build=settings.temporal_worker_build_id,
             deployment=settings.temporal_deployment_name,

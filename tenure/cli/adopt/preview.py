@@ -109,7 +109,10 @@ async def inspect_controllers(
         tenure_deployment = await deployments.get(tenure.namespace, tenure.name)
         settings = resolve_settings(flags, inherit_settings(karpenter_deployment, tenure_deployment))
         leases = tuple(await cluster.leases.list_leases("", settings.leader_election_name))
-        kinds = [*await check_version(cluster.client, settings.cluster_name), *await check_kinds(cluster.client)]
+        kinds = [
+            *await check_version(cluster.client, settings.cluster_name, settings.aws_region),
+            *await check_kinds(cluster.client),
+        ]
     except Fault as fault:
         raise UsageError(
             f"adopt: {fault.message}; check that KUBECONFIG names the cluster and a user with access"

@@ -10,7 +10,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, GetSyste
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from deploy.commands import START_WORKER, deploy_stack, set_in_chart
+from deploy.commands import READ_LOGS, START_WORKER, deploy_stack, set_in_chart
 from tenure.clock import utc_now
 from tenure.controller.temporal.errors import describe_namespace_creation, lacks_namespace
 from tenure.controller.temporal.namespace import KINDS, describe_attribute_creation, has_attribute
@@ -108,18 +108,18 @@ _MIN_RETENTION: Final = timedelta(days=3)
 
 
 async def check_temporal(
-    temporal: Client, cluster: str, *, queue: str = "", build: str = "", deployment: str = ""
+    temporal: Client, cluster: str, *, region: str, queue: str = "", build: str = "", deployment: str = ""
 ) -> list[Finding]:
     """Each check runs separately, so that a rejected one hides no other. If the namespace is missing, that is
     the only finding.
-    `queue`, `build` and `deployment`: the settings INTERRUPTION_QUEUE, TEMPORAL_WORKER_BUILD_ID and
-    TEMPORAL_DEPLOYMENT_NAME."""
+    `region`, `queue`, `build` and `deployment`: the settings AWS_REGION, INTERRUPTION_QUEUE,
+    TEMPORAL_WORKER_BUILD_ID and TEMPORAL_DEPLOYMENT_NAME."""
 
     async def service(temporal: Client, _: str) -> list[Finding]:
         return await check_service(temporal, build)
 
     async def reading(temporal: Client, cluster: str) -> list[Finding]:
-        return await check_reading(temporal, cluster, queue)
+        return await check_reading(temporal, cluster, queue, region)
 
     async def workers(temporal: Client, cluster: str) -> list[Finding]:
         return await _workers(temporal, cluster, deployment)
@@ -184,10 +184,7 @@ async def _workers(temporal: Client, cluster: str, deployment: str) -> list[Find
     found += check_builds(await read_builds(temporal, cluster, deployment), utc_now())
     if not host:
         message = "no worker hosts the watch, so nothing is planned"
-        todo = (
-            "kubectl -n tenure logs deploy/tenure gives the reason, and so do /readyz and the workflow "
-            f"{ids.watch(cluster)} in Temporal's UI"
-        )
+        todo = f"{READ_LOGS} gives the reason, and so do /readyz and the workflow {ids.watch(cluster)} in Temporal's UI"
         found.append(Subject(AREA, f"task queue {ids.plan_queue(cluster)}").advice(message, todo))
     return found
 
@@ -237,7 +234,7 @@ def _edit(one: InvalidObject) -> str:
     return f"kubectl edit {one.kind.lower()} {name}{f' -n {namespace}' if namespace else ''}"
 
 
-async def check_reading(temporal: Client, cluster: str, queue: str) -> list[Finding]:
+async def check_reading(temporal: Client, cluster: str, queue: str, region: str) -> list[Finding]:
     """The worker's own results for the queue and the status of instances, which name missing permissions. Empty if no
     worker ever ran or none responds, which is a separate finding."""
     state = await query_or_none(temporal, ids.interruption(cluster), "state", InterruptionState)
@@ -249,15 +246,16 @@ async def check_reading(temporal: Client, cluster: str, queue: str) -> list[Find
         message = f"the worker reads {state.queue or 'none'}, and INTERRUPTION_QUEUE here is {queue or 'not set'}"
         return [Subject(AREA, "event queue").advice(message, todo)]
     sources = (
-        (f"queue {queue}", state.messages, "deploy/iam/interruption.json"),
-        ("instance status", state.statuses, "deploy/iam/resource-discovery.json"),
+        (f"queue {queue}", state.messages, "deploy/iam/interruption.json", ("Interruption=true",)),
+        ("instance status", state.statuses, "deploy/iam/resource-discovery.json", ()),
     )
     found = []
-    for name, source, permissions in sources if queue else sources[1:]:
+    for name, source, permissions, parameters in sources if queue else sources[1:]:
         at = Subject(AREA, f"reading {name}")
         if source.failing_since:
             message = f"has failed since {source.failing_since:%Y-%m-%d %H:%M UTC}: {source.fault}"
-            todo = f"fix the cause; {deploy_stack('role', cluster)} creates the permissions, which are in {permissions}"
+            stack = deploy_stack("role", cluster, *parameters, region=region)
+            todo = f"fix the cause; {stack} creates the permissions, which are in {permissions}"
             found.append(at.problem(message, todo))
         else:
             found.append(at.ok("no error"))

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pytest
 
@@ -168,13 +168,21 @@ class Defect(NamedTuple):
     todo: str
 
 
-ATTACH = f"aws iam attach-role-policy --role-name {ROLE} --policy-arn {POLICY}"
-CREATE_ENTRY = f"aws eks create-access-entry --cluster-name demo --principal-arn {ARN} --type EC2_LINUX"
+REGION = "--region us-west-2"
+ATTACH = f"aws iam attach-role-policy --role-name {ROLE} {REGION} --policy-arn {POLICY}"
+CREATE_ENTRY = f"aws eks create-access-entry --cluster-name demo {REGION} --principal-arn {ARN} --type EC2_LINUX"
 TAG = "--tags Key=karpenter.sh/discovery,Value=other"
-INCREASE = "aws service-quotas request-service-quota-increase --service-code ec2 --quota-code"
+INCREASE = f"aws service-quotas request-service-quota-increase {REGION} --service-code ec2 --quota-code"
 EDIT = "kubectl edit ec2nodeclass default, and correct"
-SET_ATTRIBUTES = "aws sqs set-queue-attributes --queue-url $(aws sqs get-queue-url --queue-name demo --query QueueUrl"
-STACK = deploy_stack("events", "demo")
+SET_ATTRIBUTES = f"aws sqs set-queue-attributes {REGION} --queue-url $(aws sqs get-queue-url --queue-name demo {REGION}"
+
+
+def deploy(name: Literal["events", "nodes", "role"], *parameters: str) -> str:
+    return deploy_stack(name, "demo", *parameters, region="us-west-2")
+
+
+CREATE_SUBNET = f"aws ec2 create-subnet {REGION} --vpc-id VPC-ID"
+PATTERN = '{"source":["aws.ec2"],"detail-type":["EC2 Spot Instance Interruption Warning"]}'
 DEFECTS = {
     "no worker policy": Defect(
         lambda one: detach(one, "AmazonEKSWorkerNodePolicy"),
@@ -205,19 +213,19 @@ DEFECTS = {
         lambda one: one.iam.delete_role(RoleName="AWSServiceRoleForEC2Spot"),
         "problem",
         "AWSServiceRoleForEC2Spot does not exist",
-        "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com",
+        f"aws iam create-service-linked-role {REGION} --aws-service-name spot.amazonaws.com",
     ),
     "no tagged subnet": Defect(
         lambda one: select_tag(one, "subnetSelectorTerms"),
         "problem",
         "no subnets match",
-        f"aws ec2 create-tags --resources SUBNET-ID {TAG}, or {EDIT} spec.subnetSelectorTerms",
+        f"aws ec2 create-tags {REGION} --resources SUBNET-ID {TAG}, or {EDIT} spec.subnetSelectorTerms",
     ),
     "no tagged security group": Defect(
         lambda one: select_tag(one, "securityGroupSelectorTerms"),
         "problem",
         "no groups match",
-        f"aws ec2 create-tags --resources GROUP-ID {TAG}, or {EDIT} spec.securityGroupSelectorTerms",
+        f"aws ec2 create-tags {REGION} --resources GROUP-ID {TAG}, or {EDIT} spec.securityGroupSelectorTerms",
     ),
     "no image": Defect(
         lambda one: one.set_class(amiFamily="AL2023", amiSelectorTerms=[{"id": "ami-0000000000000dead"}]),
@@ -235,19 +243,25 @@ DEFECTS = {
         lambda one: one.set_class(role="no-such-role"),
         "problem",
         "no-such-role",
-        f"{deploy_stack('nodes', 'demo', 'NodeRoleName=no-such-role')}, or {EDIT} spec.role",
+        f"{deploy('nodes', 'CreateNodeRole=true', 'NodeRoleName=no-such-role')}, or {EDIT} spec.role",
     ),
     "no instance profile": Defect(
         lambda one: one.set_class(role="", instanceProfile="no-such-profile"),
         "problem",
         "no-such-profile",
-        "aws iam create-instance-profile --instance-profile-name no-such-profile",
+        f"aws iam create-instance-profile {REGION} --instance-profile-name no-such-profile",
     ),
     "exhausted subnets": Defect(
-        lambda one: exhaust_subnets(one, 3), "problem", "almost exhausted", "aws ec2 create-subnet --vpc-id VPC-ID"
+        lambda one: exhaust_subnets(one, 3),
+        "problem",
+        "almost exhausted",
+        CREATE_SUBNET,
     ),
     "exhausted subnet": Defect(
-        lambda one: exhaust_subnets(one, 1), "advice", "few are left in", "aws ec2 create-subnet --vpc-id VPC-ID"
+        lambda one: exhaust_subnets(one, 1),
+        "advice",
+        "few are left in",
+        CREATE_SUBNET,
     ),
     "one zone": Defect(select_one_subnet, "advice", "1 in us-west-2", f"{EDIT} spec.subnetSelectorTerms"),
     "DNS of the API server": Defect(
@@ -260,13 +274,13 @@ DEFECTS = {
         lambda one: one.settings.update(cluster_endpoint="https://127.0.0.1:1"),
         "problem",
         "127.0.0.1 does not answer on port 1",
-        "aws eks describe-cluster --name demo --query cluster.resourcesVpcConfig",
+        f"aws eks describe-cluster --name demo {REGION} --query cluster.resourcesVpcConfig",
     ),
     "restricted endpoint": Defect(
         restrict_endpoint,
         "advice",
         "only 203.0.113.0/24 may reach the endpoint",
-        "aws eks update-cluster-config --name demo --resources-vpc-config endpointPrivateAccess=true",
+        f"aws eks update-cluster-config --name demo {REGION} --resources-vpc-config endpointPrivateAccess=true",
     ),
     "shifted zone": Defect(shift_zone, "advice", "usw2-az1", "aws arc-zonal-shift cancel-zonal-shift"),
     "no zonal shift": Defect(disable_zonal_shift, "problem", "zonal shift", "--zonal-shift-config enabled=true"),
@@ -274,13 +288,13 @@ DEFECTS = {
         lambda one: setattr(one, "queue", "no-such-queue"),
         "problem",
         "not found in us-west-2",
-        deploy_stack("events", "demo", "InterruptionQueueName=no-such-queue"),
+        deploy("events", "InterruptionQueueName=no-such-queue"),
     ),
     "no queue": Defect(
         lambda one: setattr(one, "queue", ""),
         "advice",
         "no notice of spot interruptions",
-        f"{deploy_stack('events', 'demo')}, then {set_in_chart('settings.INTERRUPTION_QUEUE=demo')}",
+        f"{deploy('events')}, then {set_in_chart('settings.INTERRUPTION_QUEUE=demo')}",
     ),
     "queue without policy": Defect(
         lambda one: one.set_queue(Policy=""), "problem", "no statement allows events.amazonaws.com", SET_ATTRIBUTES
@@ -304,7 +318,12 @@ DEFECTS = {
         "EventBridge cannot use alias/aws/sqs",
         SET_ATTRIBUTES,
     ),
-    "no rule": Defect(delete_rule, "problem", "no rule sends them here", f"{STACK} SpotInterruption=true"),
+    "no rule": Defect(
+        delete_rule,
+        "problem",
+        "no rule sends them here",
+        f"aws events put-rule --name tenure-demo-spotInterruption {REGION} --event-pattern '{PATTERN}'",
+    ),
     "disabled rule": Defect(
         lambda one: one.events.disable_rule(Name="demo-spot-interruption"),
         "problem",
@@ -321,13 +340,13 @@ DEFECTS = {
         lambda one: one.deny_worker("ec2:TerminateInstances"),
         "problem",
         "is denied ec2:TerminateInstances",
-        f"{deploy_stack('role', 'demo')}, or with another role attach the statement AllowScopedDeletion of deploy/iam",
+        f"{deploy('role')}, or with another role attach the statement AllowScopedDeletion of deploy/iam",
     ),
     "denied reboot": Defect(
         lambda one: one.deny_worker("ec2:RebootInstances"),
         "advice",
         "is denied ec2:RebootInstances",
-        deploy_stack("role", "demo", "NodeRepair=true"),
+        deploy("role", "NodeRepair=true"),
     ),
     "denied read": Defect(
         lambda one: one.deny_doctor("ec2:DescribeSpotPriceHistory"),

@@ -70,15 +70,17 @@ async def test_kind_is_reported_as_not_installed_only_after_404(code: int, level
     ],
 )
 async def test_unsupported_kubernetes_version_is_advised(version: str, level: str) -> None:
-    (found,) = await check_version(cast(KubeClient, Server(version)), "demo")
+    (found,) = await check_version(cast(KubeClient, Server(version)), "demo", "eu-west-1")
     assert found.level == level
     assert found.message.startswith(version)
 
 
 async def test_old_cluster_is_upgraded_and_new_cluster_needs_another_tenure() -> None:
-    (old,) = await check_version(cast(KubeClient, Server("v1.28.9-eks-1")), "demo")
-    assert old.todo.startswith("aws eks update-cluster-version --name demo --kubernetes-version 1.29")
-    (new,) = await check_version(cast(KubeClient, Server("v1.38.0")), "demo")
+    (old,) = await check_version(cast(KubeClient, Server("v1.28.9-eks-1")), "demo", "eu-west-1")
+    assert old.todo.startswith(
+        "aws eks update-cluster-version --name demo --region eu-west-1 --kubernetes-version 1.29"
+    )
+    (new,) = await check_version(cast(KubeClient, Server("v1.38.0")), "demo", "eu-west-1")
     assert "from the sources of a version of Tenure that supports it" in new.todo
     assert find_faulty_remedies([old, new]) == []
 
@@ -89,8 +91,8 @@ def nodepool(node_class: str) -> NodePool:
     return NodePool.from_object({"metadata": {"name": "general", "uid": "u"}, "spec": spec})
 
 
-def nodeclass(**status: Any) -> EC2NodeClass:
-    return EC2NodeClass.from_object({"metadata": {"name": "default", "uid": "u"}, "spec": {}, "status": status})
+def nodeclass(name: str = "default", **status: Any) -> EC2NodeClass:
+    return EC2NodeClass.from_object({"metadata": {"name": name, "uid": "u"}, "spec": {}, "status": status})
 
 
 async def check(*, pools: list[NodePool], classes: list[EC2NodeClass], holder: str = "") -> list[Finding]:
@@ -110,7 +112,8 @@ async def check(*, pools: list[NodePool], classes: list[EC2NodeClass], holder: s
         node_classes=SimpleNamespace(list=list_classes),
         leases=SimpleNamespace(find_holder=find_holder),
     )
-    found, _, _ = await check_objects(cast(KubeAdapters, cluster), "karpenter-leader-election", datetime.now(UTC))
+    lease, now = "karpenter-leader-election", datetime.now(UTC)
+    found, _, _ = await check_objects(cast(KubeAdapters, cluster), lease, now, cluster_name="prod")
     return [one for one in found if one.level != "ok"]
 
 
@@ -136,8 +139,19 @@ async def test_object_that_is_not_ready_has_a_command(classes: list[EC2NodeClass
 
 async def test_missing_nodepool_and_active_karpenter_have_commands() -> None:
     missing, karpenter = await check(pools=[], classes=[], holder="karpenter-7d9")
-    assert "kubectl apply -f examples" in missing.todo and "`tenure adopt`" in karpenter.todo
+    assert missing.todo == (
+        'sed "s/demo/prod/" examples/ec2nodeclass.yaml | kubectl apply -f - -f examples/nodepool.yaml'
+    )
+    assert "`tenure adopt`" in karpenter.todo
     assert find_faulty_remedies([missing, karpenter]) == []
+
+
+async def test_missing_nodepool_selects_an_existing_nodeclass() -> None:
+    ready = [{"type": "Ready", "status": "True"}]
+    (missing,) = await check(pools=[], classes=[nodeclass(conditions=ready)])
+    assert missing.todo == "kubectl apply -f examples/nodepool.yaml"
+    (missing,) = await check(pools=[], classes=[nodeclass("gpu", conditions=ready)])
+    assert missing.todo.endswith("examples/nodepool.yaml, with spec.template.spec.nodeClassRef.name gpu")
 
 
 class Deployments:
@@ -172,5 +186,7 @@ class Deployments:
 async def test_chart_and_image_have_the_version_of_the_doctor(chart: str, image: str, level: str) -> None:
     (found,) = await check_chart(cast(KubeClient, Deployments(chart, image)), "0.2.0")
     assert found.level == level
-    expected = "helm upgrade nodes deploy/charts/tenure -n system --reuse-values" if level == "advice" else ""
+    expected = (
+        "helm upgrade nodes deploy/charts/tenure -n system --reset-then-reuse-values" if level == "advice" else ""
+    )
     assert found.todo.startswith(expected)

@@ -2,8 +2,9 @@
 
 import asyncio
 
-from tenure.aws.doctor.account import check_address
+from tenure.aws.doctor.address import check_address
 from tenure.model.errors import Subject
+from tests.support.cli.remedies import find_faulty_remedies
 
 AT = Subject("temporal", "address")
 
@@ -19,7 +20,16 @@ async def test_open_port_has_no_finding() -> None:
 async def test_unknown_name_is_a_problem_of_dns() -> None:
     (found,) = await check_address(AT, "temporal-frontend.temporal.invalid:7233", "open it")
     assert found.level == "problem" and "temporal-frontend.temporal.invalid does not resolve" in found.message
-    assert "nslookup temporal-frontend.temporal.invalid" in found.todo and "dnsPolicy=Default" in found.todo
+    assert "nslookup temporal-frontend.temporal.invalid" in found.todo
+    assert "edit deployment coredns" in found.todo and "-n tenure" in found.todo and "dnsPolicy=Default" in found.todo
+    assert find_faulty_remedies([found]) == []
+
+
+async def test_name_of_a_service_needs_the_dns_of_the_cluster() -> None:
+    """The chart rejects dnsPolicy=Default with such an address of Temporal."""
+    (found,) = await check_address(AT, "temporal-frontend.temporal.svc:7233", "open it")
+    assert "edit deployment coredns" in found.todo and "dnsPolicy" not in found.todo
+    assert find_faulty_remedies([found]) == []
 
 
 async def test_closed_port_is_named() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tenure.aws.client.client import AwsClients
 from tenure.aws.doctor.checks import check_events
+from tenure.aws.doctor.eventbridge import pattern_of
 from tenure.model.errors import Fault, Finding, Forbidden, NotFound
 from tenure.model.interruption.messages import EventKind
 from tests.support.cli.remedies import find_faulty_remedies
@@ -224,7 +225,26 @@ async def test_rule_of_another_cluster_is_named_but_not_to_be_changed(account: A
     account.rules["spot"]["targets"] = [other]
     one = await find_problem(account)
     assert f"no rule sends them here (spot sends them to {other})" in one.message
-    assert "put-targets" not in one.todo and "SpotInterruption=true" in one.todo
+    assert "put-targets --rule spot " not in one.todo and "SpotInterruption=true" in one.todo
+
+
+async def test_missing_rule_is_created_without_the_stack_of_another_queue(account: Account) -> None:
+    del account.rules["health"]
+    one = await find_problem(account)
+    name, commands = "tenure-demo-scheduledChange", one.todo.partition(": ")[2].partition("; ")[0]
+    pattern = json.dumps(pattern_of("scheduledChange"), separators=(",", ":"))
+    assert commands == (
+        f"aws events put-rule --name {name} --region {REGION} --event-pattern '{pattern}' && "
+        f"aws events put-targets --rule {name} --region {REGION} --targets Id=tenure,Arn={QUEUE}"
+    )
+    assert "only if the stack tenure-events-demo created the queue" in one.todo
+
+
+async def test_long_name_of_a_cluster_is_not_shortened_in_the_name_of_a_rule(account: Account) -> None:
+    del account.rules["reservation"]
+    found = await check_events(cast(AwsClients, account), "c" * 40, "demo")
+    (one,) = (one for one in found if one.level != "ok")
+    assert "put-rule --name RULE-NAME " in one.todo and "put-targets --rule RULE-NAME " in one.todo
 
 
 async def test_rule_on_another_bus_is_named(account: Account) -> None:

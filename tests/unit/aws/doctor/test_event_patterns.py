@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from tenure.aws.doctor.eventbridge import KINDS, describe_event, events_of, matches_pattern
+from deploy.resources import EVENTS_STACK
+from tenure.aws.doctor.eventbridge import KINDS, describe_event, events_of, matches_pattern, pattern_of
 from tenure.aws.interruption.parser import parse
 from tenure.model.interruption.messages import EventKind
+from tests.unit.deploy.stacks import read_template
 
 SPOT = events_of("spotInterruption", account="123456789012", region="eu-west-1")[0]
 MAINTENANCE = events_of("scheduledChange")[0]
@@ -20,6 +22,13 @@ def test_sample_events_parse_as_their_kind(kind: EventKind) -> None:
         read = parse(json.dumps(event), sent=datetime(2026, 1, 1, tzinfo=UTC))
         assert read.kind == kind, read.why
         assert event["detail-type"] in describe_event(kind) and event["source"] in describe_event(kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rule_of_a_remedy_has_the_pattern_of_the_stack(kind: EventKind) -> None:
+    rules = read_template(EVENTS_STACK)["Resources"]
+    assert pattern_of(kind) == rules[f"{kind[0].upper()}{kind[1:]}Rule"]["Properties"]["EventPattern"]
+    assert all(matches_pattern(json.dumps(pattern_of(kind)), event) for event in events_of(kind))
 
 
 @pytest.mark.parametrize(

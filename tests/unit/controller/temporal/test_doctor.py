@@ -45,7 +45,7 @@ async def findings(state: InterruptionState | RPCError, queue: str = "demo") -> 
         assert workflow_id == ids.interruption("c")
         return SimpleNamespace(query=query)
 
-    return await check_reading(cast(Client, SimpleNamespace(get_workflow_handle=handle)), "c", queue)
+    return await check_reading(cast(Client, SimpleNamespace(get_workflow_handle=handle)), "c", queue, "eu-west-1")
 
 
 async def test_denied_queue_is_reported_with_the_missing_permission() -> None:
@@ -129,14 +129,14 @@ class FailingTemporal:
 
 async def test_missing_namespace_is_one_problem_with_the_create_command() -> None:
     absent = RPCError("Namespace prod is not found.", RPCStatusCode.NOT_FOUND, b"")
-    [found] = await check_temporal(cast(Client, FailingTemporal(absent)), "c")
+    [found] = await check_temporal(cast(Client, FailingTemporal(absent)), "c", region="eu-west-1")
     assert (found.level, found.subject) == ("problem", "namespace prod")
     assert "temporal operator namespace create --namespace prod --retention 30d" in found.todo
 
 
 async def test_denied_credentials_leave_each_check_unknown() -> None:
     denied = RPCError("Request unauthorized.", RPCStatusCode.PERMISSION_DENIED, b"")
-    found = await check_temporal(cast(Client, FailingTemporal(denied)), "c")
+    found = await check_temporal(cast(Client, FailingTemporal(denied)), "c", region="eu-west-1")
     assert [one.subject for one in found] == ["service", "namespace", "attributes", "workers"]
     assert {one.level for one in found} == {"unknown"}
 
@@ -144,7 +144,7 @@ async def test_denied_credentials_leave_each_check_unknown() -> None:
 async def test_dev_server_has_no_problem_but_advice(tmp_path: Path) -> None:
     with Sandbox(tmp_path, plan=Plan(parts=("temporal",), manifests=())) as sandbox:
         client = await Client.connect(sandbox.temporal_address)
-        found = {one.subject: one for one in await check_temporal(client, "c")}
+        found = {one.subject: one for one in await check_temporal(client, "c", region="eu-west-1")}
     assert {"server", "updates", "search attributes"} <= {name for name, one in found.items() if one.level == "ok"}
     assert found[f"task queue {ids.task_queue('c')}"].level == "advice"
     assert find_faulty_remedies([*found.values()]) == []
