@@ -18,7 +18,6 @@ from tenure.model.nodeclaim.state import NodeClaimState, Phase
 from tenure.model.rollout import RolloutEventReason
 from tenure.policy.lifecycle.repair import repair_bound
 
-STOPPED: Final[tuple[RolloutEventReason, ...]] = ("RolloutHalted", "RolloutRollsBack")
 _CONSOLIDATION: Final = ("empty", "underutilized")
 _UNCOUNTED: Final = ("Deleted", "NodeClaimGone", labels.OVERPROVISIONED)
 """Deletions by users or by a static NodePool, which Karpenter does not count either."""
@@ -136,9 +135,8 @@ def count_hook(state: NodeClaimState, run: HookRun) -> None:
 
 
 def count_rollout(pool: str, happened: RolloutEventReason) -> None:
-    """Count a rollout event. Series for alerts start at 0, since Prometheus needs an increase."""
-    for reason in dict.fromkeys((*STOPPED, happened)):
-        metrics.ROLLOUTS.record(workflow.metric_meter(), int(reason == happened), nodepool=pool, event=reason)
+    """Count a rollout event."""
+    metrics.ROLLOUTS.record(workflow.metric_meter(), nodepool=pool, event=happened)
 
 
 def time_startup(state: NodeClaimState, next_phase: Phase) -> None:
