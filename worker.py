@@ -16,6 +16,7 @@ import structlog
 from temporalio.client import Client, Interceptor
 from temporalio.service import RPCError
 
+from activities.interruption.metrics import InterruptionMetrics
 from activities.registry import list_activities, list_drain_activities, list_launch_activities, list_planner_activities
 from tenure import metrics
 from tenure.aws.adapters import AwsAdapters
@@ -126,10 +127,11 @@ async def run_until_stopped(settings: Settings, interceptors: Sequence[Intercept
         )
         await cloud.zones.check()
         karpenter_lease = KarpenterLease(cluster.leases, settings.leader_election_name, stop)
+        interruptions = InterruptionMetrics(meter, queue=settings.interruption_queue)
         while not stop.is_set():
-            await karpenter_lease.wait_until_released(readiness.wait_for)
+            await karpenter_lease.wait_until_released(readiness.wait_for, interruptions.record_wait)
             if not stop.is_set():
-                await serve(settings, temporal, cluster, cloud, endpoints, karpenter_lease, readiness)
+                await serve(settings, temporal, cluster, cloud, endpoints, karpenter_lease, readiness, interruptions)
     finally:
         certificate_watch.cancel()
         prefetch.cancel()
@@ -146,6 +148,7 @@ async def serve(
     endpoints: Endpoints,
     karpenter_lease: KarpenterLease,
     readiness: Readiness,
+    interruptions: InterruptionMetrics,
 ) -> None:
     """Run the Temporal workers until this process is stopped, or until Karpenter leads in the cluster."""
     await register_attributes(temporal)
@@ -161,7 +164,7 @@ async def serve(
         endpoints=endpoints,
     )
     ports = build_ports(settings, temporal, cluster, cloud)
-    readers = interruption_readers(settings, temporal, ports, cloud, host)
+    readers = interruption_readers(settings, temporal, ports, cloud, host, interruptions)
     name, build = settings.cluster_name, settings.temporal_worker_build_id
     installation = await installation_of(settings, cluster)
     await temporal_service.require_cluster(temporal, installation)

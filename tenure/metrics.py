@@ -292,7 +292,7 @@ HOOKS = _counter("tenure_hooks_total", "point outcome nodepool", "finished hooks
 INTERRUPTION_LAST_READ = _gauge(
     "tenure_interruption_last_read_seconds",
     "source",
-    "Unix time at which `queue` or `status` was last read; each worker's start counts as a read",
+    "Unix time at which `queue` or `status` was last read; a worker's start and its wait for Karpenter count as reads",
 )
 INTERRUPTION_MESSAGES_DROPPED = _counter(
     "tenure_interruption_messages_dropped_total", "why", "queue messages discarded without a signal to a node"

@@ -1,6 +1,7 @@
 """Metrics of queue messages and instance status, and the message counts that `tenure events` shows.
 
-INTERRUPTION_LAST_READ is for an alert: it is set at the worker's start and at every successful read.
+INTERRUPTION_LAST_READ is for alerts: it is set at the worker's start, at every successful read, and while the worker
+waits for another controller, which reads the events.
 """
 
 from collections import Counter
@@ -27,9 +28,13 @@ class InterruptionMetrics:
         self._unhealthy = metrics.INTERRUPTION_INSTANCE_STATUS_UNHEALTHY.bind(meter)
         self._dropped = metrics.INTERRUPTION_MESSAGES_DROPPED.bind(meter)
         self._last_read = metrics.INTERRUPTION_LAST_READ.bind(meter)
-        self.record_read("status")
-        if queue:
-            self.record_read("queue")
+        self._sources: tuple[SourceName, ...] = ("status", "queue") if queue else ("status",)
+        self.record_wait()
+
+    def record_wait(self) -> None:
+        """Record that no read is due, at the start and while another controller reads the events."""
+        for source in self._sources:
+            self.record_read(source)
 
     def record_received(self, message: QueueMessage) -> None:
         self.message_counts["received"] += 1

@@ -141,15 +141,21 @@ class KarpenterLease:
     ) -> None:
         self._leases, self._lease_name, self._stop, self._poll_seconds = leases, name, stop, poll_seconds
 
-    async def wait_until_released(self, report: Callable[[str], None]) -> None:
-        """Wait until the lease has no holder. `report` receives the reason to wait, such as unreadable leases."""
+    async def wait_until_released(self, report: Callable[[str], None], observe_holder: Callable[[], None]) -> None:
+        """Wait until the lease has no holder.
+
+        `report` receives the reason to wait, such as unreadable leases. `observe_holder` is called at each read of a
+        holder, which manages the cluster meanwhile.
+        """
         while self._lease_name and not self._stop.is_set():
             try:
                 holder = await self._read_holder()
             except Fault as fault:
                 holder = f"(not known: {fault.message})"
-            if not holder:
-                return
+            else:
+                if not holder:
+                    return
+                observe_holder()
             report(f"another controller is active: {holder} renews the lease {self._lease_name}")
             log.warning("waiting for another controller to stop", holder=holder, lease=self._lease_name)
             await wait_until_set(self._stop, self._poll_seconds)

@@ -101,11 +101,15 @@ def build_ports(settings: Settings, temporal: Client, cluster: kube.KubeAdapters
 
 
 def interruption_readers(
-    settings: Settings, temporal: Client, ports: Ports, cloud: aws.AwsAdapters, nodes: NodeInterruptionNotifier
+    settings: Settings,
+    temporal: Client,
+    ports: Ports,
+    cloud: aws.AwsAdapters,
+    nodes: NodeInterruptionNotifier,
+    metrics_of_messages: InterruptionMetrics,
 ) -> InterruptionReaders:
-    queue, meter = settings.interruption_queue, meter_of(temporal)
-    metrics_of_messages = InterruptionMetrics(meter, queue=queue)
-    early_evictions = EarlyEvictions(ports, meter)
+    queue = settings.interruption_queue
+    early_evictions = EarlyEvictions(ports, meter_of(temporal))
 
     def make_consumer() -> QueueConsumer:
         return QueueConsumer(

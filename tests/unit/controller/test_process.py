@@ -174,8 +174,9 @@ def make_lease(leases: FakeLeases, name: str = LEASE) -> tuple[KarpenterLease, a
 async def test_wait_ends_when_the_lease_is_released_and_reports_its_holder() -> None:
     leases, reported = FakeLeases("karpenter-1", TryLater("cut"), ""), list[str]()
     lease, _ = make_lease(leases)
-    await lease.wait_until_released(reported.append)
-    assert leases.request_count == 3
+    observed = list[int]()
+    await lease.wait_until_released(reported.append, lambda: observed.append(leases.request_count))
+    assert leases.request_count == 3 and observed == [1], "unreadable leases have no known holder"
     assert "karpenter-1" in reported[0] and LEASE in reported[0] and "cut" in reported[1]
 
 
@@ -189,7 +190,7 @@ async def test_later_holder_is_detected_and_errors_are_ignored() -> None:
 async def test_no_lease_is_read_without_a_name() -> None:
     leases = FakeLeases("karpenter-3")
     lease, stop = make_lease(leases, name="")
-    await lease.wait_until_released(lambda _: None)
+    await lease.wait_until_released(lambda _: None, lambda: None)
     waiting = asyncio.create_task(lease.wait_until_acquired())
     await asyncio.sleep(0.01)
     assert not waiting.done() and leases.request_count == 0
@@ -199,7 +200,7 @@ async def test_no_lease_is_read_without_a_name() -> None:
 
 async def test_stop_ends_both_waits() -> None:
     lease, stop = make_lease(FakeLeases("karpenter-4"))
-    waiting = asyncio.create_task(lease.wait_until_released(lambda _: None))
+    waiting = asyncio.create_task(lease.wait_until_released(lambda _: None, lambda: None))
     await asyncio.sleep(0.01)
     assert not waiting.done()
     stop.set()
