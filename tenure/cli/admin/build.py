@@ -1,20 +1,32 @@
 """`tenure build`: which build of the worker gets the cluster's tasks. The chart's Job runs `tenure build promote`."""
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
+from functools import partial
 from typing import Annotated, Any, Final
 
 import typer
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from tenure.cli.command import CommandGroup, parse_length
+from tenure.cli.command import CommandGroup, Kubeconfig, parse_length
 from tenure.cli.exit_codes import CommandFailed, UsageError
 from tenure.cli.output import Result, format_columns, message_result
 from tenure.cli.temporal_client import Connection, temporal_command
+from tenure.clock import utc_now
 from tenure.controller.temporal.errors import format_rpc_error
-from tenure.controller.temporal.promotion import Promotion, PromotionFailed, PromotionSettings, find_rollback_target
+from tenure.controller.temporal.promotion import (
+    Promotion,
+    PromotionDeferred,
+    PromotionFailed,
+    PromotionSettings,
+    find_rollback_target,
+)
 from tenure.controller.temporal.worker_versioning import Builds, read_builds, set_ramping_build
+from tenure.kube.adapters.cluster import KubeLeases
+from tenure.kube.client.client import connect
+from tenure.model.errors import Fault
+from tenure.settings import Settings
 
 app = typer.Typer(cls=CommandGroup, no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
@@ -22,7 +34,14 @@ Build = Annotated[str, typer.Option("--build", envvar="TEMPORAL_WORKER_BUILD_ID"
 Target = Annotated[str, typer.Option("--build", help="Build ID (default: the previous build that has workers).")]
 Percentage = Annotated[float, typer.Option(min=0, max=100, help="Share of the workflows during the ramp; 0: no ramp.")]
 Ramp = Annotated[str, typer.Option("--ramp-duration", help="Duration of the ramp, e.g. 5m.")]
+LeaseName = Annotated[
+    str,
+    typer.Option(
+        "--leader-election-name", envvar="LEADER_ELECTION_NAME", help="Karpenter's Lease; empty: not checked."
+    ),
+]
 Timeout = Annotated[str, typer.Option("--timeout", help="How long to wait for workers of the build.")]
+_LEASE: Final[str] = Settings.model_fields["leader_election_name"].default
 _HEADERS: Final = ("build", "workers", "state")
 
 
@@ -50,9 +69,12 @@ async def promote(
     ramp_percentage: Percentage = PromotionSettings.ramp_percentage,
     ramp_duration: Ramp = "1m",
     timeout: Timeout = "10m",
+    leader_election_name: LeaseName = _LEASE,
+    kubeconfig: Kubeconfig = "",
 ) -> Result:
     """Make a build the current one: wait for its workers, run a canary workflow on them, then ramp. Safe to repeat.
-    If the canary or a workflow of the ramp fails, the current build stays, and the exit code is 1."""
+    If the canary or a workflow of the ramp fails, the current build stays, and the exit code is 1. While Karpenter
+    leads, workers wait: the command ends, and the first worker makes the build current."""
     if not build:
         raise UsageError("build promote: --build: required, set it or TEMPORAL_WORKER_BUILD_ID, e.g. --build 0.3.0")
     settings = PromotionSettings(
@@ -60,12 +82,19 @@ async def promote(
         ramp_percentage=ramp_percentage,
         ramp_duration=parse_length("build promote: --ramp-duration", ramp_duration, "5m"),
     )
-    return await _promote(connection, await connection.connect(), build, settings)
+    find_karpenter = partial(_find_karpenter, kubeconfig, leader_election_name)
+    return await _promote(connection, await connection.connect(), build, settings, find_karpenter)
 
 
 @app.command()
 @temporal_command
-async def rollback(connection: Connection, build: Target = "", timeout: Timeout = "1m") -> Result:
+async def rollback(
+    connection: Connection,
+    build: Target = "",
+    timeout: Timeout = "1m",
+    leader_election_name: LeaseName = _LEASE,
+    kubeconfig: Kubeconfig = "",
+) -> Result:
     """Make a previous build the current one, also an older one, after a canary workflow and without a ramp. During a
     ramp, end it instead, unless --build names a build."""
     temporal, cluster = await connection.connect(), connection.cluster
@@ -82,13 +111,38 @@ async def rollback(connection: Connection, build: Target = "", timeout: Timeout 
         )
     limit = parse_length("build rollback: --timeout", timeout, "5m")
     settings = PromotionSettings(timeout=limit, ramp_duration=timedelta(0), allows_older=True)
-    return await _promote(connection, temporal, target, settings)
+    find_karpenter = partial(_find_karpenter, kubeconfig, leader_election_name)
+    return await _promote(connection, temporal, target, settings, find_karpenter)
 
 
-async def _promote(connection: Connection, temporal: Client, build: str, settings: PromotionSettings) -> Result:
+async def _find_karpenter(kubeconfig: str, lease: str) -> str:
+    """The holder of Karpenter's lease; empty without one, and if the cluster cannot be read."""
+    if not lease:
+        return ""
+    try:
+        client = await connect(kubeconfig)
+    except Fault:
+        return ""
+    try:
+        return await KubeLeases(client).find_holder("", lease, now=utc_now())
+    except Fault:
+        return ""
+    finally:
+        await client.close()
+
+
+async def _promote(
+    connection: Connection,
+    temporal: Client,
+    build: str,
+    settings: PromotionSettings,
+    find_karpenter: Callable[[], Awaitable[str]],
+) -> Result:
     """The chart's Job repeats the command after a `UsageError`, not after `CommandFailed`."""
     try:
-        await Promotion(temporal, connection.cluster, build, settings, report=_print_step).promote()
+        await Promotion(temporal, connection.cluster, build, settings, _print_step, find_karpenter).promote()
+    except PromotionDeferred as deferred:
+        return message_result(str(deferred), build=build)
     except PromotionFailed as failed:
         raise CommandFailed(f"build {build} was not promoted: {failed}") from failed
     except RPCError as error:

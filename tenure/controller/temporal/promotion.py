@@ -3,7 +3,7 @@
 Temporal holds the progress, so a promotion that was killed continues when it is repeated."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -21,6 +21,7 @@ from tenure.controller.temporal.worker_versioning import (
     read_builds,
     set_current_build,
     set_ramping_build,
+    takes_over,
 )
 from workflows import ids
 
@@ -34,6 +35,10 @@ class PromotionFailed(Exception):
     """The build is not the current one, and gets no tasks."""
 
 
+class PromotionDeferred(Exception):
+    """Another controller leads in the cluster, so the workers wait. The first of them makes the build current."""
+
+
 @dataclass(frozen=True)
 class PromotionSettings:
     timeout: timedelta = timedelta(minutes=10)
@@ -45,18 +50,29 @@ class PromotionSettings:
     allows_older: bool = False
 
 
+async def _find_none() -> str:
+    return ""
+
+
 class Promotion:
-    """`report` receives each step."""
+    """`report` receives each step. `find_other_controller` returns the holder of Karpenter's lease; empty if none."""
 
     def __init__(
-        self, temporal: Client, cluster: str, build: str, settings: PromotionSettings, report: Callable[[str], None]
+        self,
+        temporal: Client,
+        cluster: str,
+        build: str,
+        settings: PromotionSettings,
+        report: Callable[[str], None],
+        find_other_controller: Callable[[], Awaitable[str]] = _find_none,
     ) -> None:
         self._temporal, self._cluster, self._build, self._settings = temporal, cluster, build, settings
-        self._report = report
+        self._report, self._find_other_controller = report, find_other_controller
         self._reported = ""
 
     async def promote(self) -> None:
-        """Raises `PromotionFailed` and RPCError. Without a current build that has workers, there is no ramp."""
+        """Raises `PromotionFailed`, `PromotionDeferred` and RPCError. There is no ramp without workers of the current
+        build."""
         builds = await self._wait_for_workers()
         if builds.current == self._build:
             return
@@ -72,6 +88,11 @@ class Promotion:
             try:
                 builds = await self._read()
                 reason = self._describe_wait(builds)
+                if reason and takes_over(self._build, builds) and (holder := await self._find_other_controller()):
+                    raise PromotionDeferred(
+                        f"{holder} leads in the cluster, so no worker runs build {self._build} yet. "
+                        "The first one makes it current."
+                    )
             except RPCError as error:
                 reason = f"Temporal does not respond: {error.message}"
             if not reason:

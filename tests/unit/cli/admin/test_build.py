@@ -16,6 +16,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.cli import main as cli_main
+from tenure.model.errors import TryLater
 
 
 class FakeDeployment:
@@ -119,6 +120,63 @@ def test_unreachable_temporal_has_an_exit_code_that_the_job_retries(monkeypatch:
     deployment = FakeDeployment("0.2.0", "0.3.0", current="0.2.0", canary=unavailable)
     assert run(monkeypatch, deployment, "promote", "--build", "0.3.0") == 2
     assert deployment.current == "0.2.0"
+
+
+def test_promotion_ends_while_karpenter_leads_and_workers_wait(
+    monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]
+) -> None:
+    lead_karpenter(monkeypatch, "karpenter-7d9")
+    for current in ("", "0.2.0", "0.3.0+1"):
+        assert run(monkeypatch, FakeDeployment(current=current), "promote", "--build", "0.3.0") == 0
+        assert "karpenter-7d9 leads in the cluster" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("builds", "current"),
+    [((), "0.4.0"), (("0.2.0",), "0.2.0")],
+    ids=["a newer build is current", "the current build has workers"],
+)
+def test_promotion_fails_where_the_workers_would_not_take_over(
+    builds: tuple[str, ...], current: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lead_karpenter(monkeypatch, "karpenter-7d9")
+    assert run(monkeypatch, FakeDeployment(*builds, current=current), "promote", "--build", "0.3.0", *NOW) == 1
+
+
+@pytest.mark.parametrize("fault", [None, TryLater("cut")])
+def test_promotion_without_karpenter_waits_for_workers(
+    fault: TryLater | None, monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]
+) -> None:
+    lead_karpenter(monkeypatch, "", fault)
+    assert run(monkeypatch, FakeDeployment(current=""), "promote", "--build", "0.3.0", *NOW) == 1
+    assert "no worker runs build 0.3.0 yet" in capsys.readouterr().err
+
+
+NOW = ("--timeout", "0s")
+
+
+def lead_karpenter(monkeypatch: pytest.MonkeyPatch, holder: str, fault: TryLater | None = None) -> None:
+    """`holder` of the lease in any namespace, or a fault of the API server."""
+
+    async def request(method: str, path: str, *, params: dict[str, str]) -> dict[str, Any]:
+        assert (path, params["fieldSelector"]) == (
+            "/apis/coordination.k8s.io/v1/leases",
+            "metadata.name=karpenter-leader-election",
+        )
+        if fault:
+            raise fault
+        renewed = datetime.now(UTC).isoformat()
+        spec = {"holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": 15}
+        metadata = {"name": "karpenter-leader-election", "namespace": "kube-system"}
+        return {"items": [{"metadata": metadata, "spec": spec}] if holder else []}
+
+    async def close() -> None:
+        pass
+
+    async def connect(kubeconfig: str) -> Any:
+        return SimpleNamespace(request=request, close=close)
+
+    monkeypatch.setattr("tenure.cli.admin.build.connect", connect)
 
 
 def test_promotion_needs_a_build(monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]) -> None:
