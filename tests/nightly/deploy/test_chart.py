@@ -1,6 +1,7 @@
 """The worker's chart, rendered by Helm: permissions, settings, placement, and rejected values."""
 
 import re
+import shutil
 import urllib.request
 from asyncio import to_thread
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from deploy.commands import associate_role
 from deploy.resources import OPTIONAL_RBAC, rbac_documents
 from tenure.apis.feature_gates import FeatureGate
 from tenure.cli.main import load_command
@@ -429,3 +431,17 @@ def test_chart_accepts_the_flags_of_the_install_page(tmp_path: Path) -> None:
 
 def test_install_page_names_every_crd() -> None:
     assert {one["metadata"]["name"] for one in render_crds()} <= set(re.findall(r"[a-z0-9]+(?:\.[a-z0-9-]+)+", INSTALL))
+
+
+def test_notes_have_the_command_of_pod_identity_unless_a_role_is_set(tmp_path: Path) -> None:
+    """`helm template` prints no notes, so a copy of the chart includes them in a document."""
+    chart = tmp_path / "tenure"
+    shutil.copytree(CHART, chart)
+    include = '{{ include (print $.Template.BasePath "/NOTES.txt") . | indent 2 }}'
+    (chart / "templates" / "notes.yaml").write_text(f"kind: Notes\ntext: |\n{include}\n")
+    command = associate_role("demo", region="eu-west-1")
+    region = ("--set", "settings.AWS_REGION=eu-west-1,settings.CLUSTER_NAME=demo")
+    notes = single_document(render_chart(MINIMAL_VALUES, *region, chart=chart), "Notes")["text"]
+    assert command in " ".join(notes.replace("\\\n", " ").split())
+    role = ("--set", "serviceAccount.roleArn=arn:aws:iam::123456789012:role/tenure")
+    assert "pod-identity" not in single_document(render_chart(MINIMAL_VALUES, *role, chart=chart), "Notes")["text"]
