@@ -14,6 +14,7 @@ from temporalio import workflow
 from typer.exceptions import TyperException
 from typer.main import get_command
 
+from deploy.commands import READ_LOGS
 from tenure.cli.exit_codes import UsageError
 from tenure.cli.main import app
 from tenure.cli.simulate.portable_types import read_types
@@ -112,6 +113,19 @@ def test_every_aws_command_has_an_operation_and_its_options() -> None:
     found = [(page, command) for page, text in texts.items() for command in aws_commands(text)]
     assert len(found) >= 18
     assert {one: mistake for one in found if (mistake := find_mistake(one[1]))} == {}
+
+
+def test_every_aws_command_names_its_region() -> None:
+    """The region of a shell on call may be another one, or missing."""
+    found = [(page, one) for page, text in lines_with("aws ") for one in aws_commands(text)]
+    assert len(found) >= 15 and [one for one in found if "--region " not in one[1]] == []
+
+
+def test_logs_of_the_worker_are_those_of_all_its_pods() -> None:
+    """`kubectl logs deploy/tenure` prints one of two."""
+    found = [command for _, command in lines_with("kubectl logs -n tenure", "kubectl -n tenure logs")]
+    assert len(found) >= 5 and [one for one in found if "deploy/" in one] == []
+    assert READ_LOGS in found
 
 
 @pytest.mark.parametrize(
