@@ -22,7 +22,7 @@ _HEADER: Final = """\
 # The role of Tenure's worker, with the policies of deploy/iam, for EKS Pod Identity and for IRSA.
 #
 #   aws cloudformation deploy --template-file role.yaml --stack-name tenure-role-CLUSTER \\
-#     --capabilities CAPABILITY_IAM --parameter-overrides ClusterName=CLUSTER
+#     --region REGION --capabilities CAPABILITY_IAM --parameter-overrides ClusterName=CLUSTER
 #
 # One stack for each cluster, in the cluster's region. Parameters disable optional policies.
 """
