@@ -113,29 +113,41 @@ def _anti_affinity_violations(
 def _affinity_violations(
     pod: PodFact, spot: Spot, index: _SelectorIndex, namespaces: Mapping[str, Mapping[str, str]]
 ) -> Iterator[str]:
-    for term in pod.affinity:
-        if term.weight:
-            continue
-        chosen = index.select(_selected_namespaces(term, pod.namespace, namespaces), term.selector)
-        domain = spot.domain_of(term.key)
-        has_peer = any(where.domain_of(term.key) == domain for _, where in chosen)
-        if domain is None or not has_peer or not _could_be_first(term, domain, chosen):
-            yield f"{pod.name} on {spot.name} misses the pods that its affinity by {term.key} asks for"
+    """kube-scheduler counts the pods that all required terms select, for each of the terms' topology keys."""
+    terms = [term for term in pod.affinity if not term.weight]
+    keys = {term.key for term in terms}
+    selections = [
+        {
+            (other.uid, where.name): (other, where)
+            for other, where in index.select(_selected_namespaces(term, pod.namespace, namespaces), term.selector)
+            if any(where.values(key) for key in keys)
+        }
+        for term in terms
+    ]
+    chosen = [one for place, one in selections[0].items() if all(place in each for each in selections)] if terms else []
+    for key in sorted(keys):
+        domain = spot.domain_of(key)
+        has_peer = any(where.domain_of(key) == domain for _, where in chosen)
+        if domain is None or not has_peer or not _could_be_first(terms, key, domain, chosen):
+            yield f"{pod.name} on {spot.name} misses the pods that its affinity by {key} asks for"
 
 
-def _could_be_first(term: AffinityTerm, domain: str, chosen: Sequence[tuple[PodFact, Spot]]) -> bool:
-    """True if a pod in the domain has no such term or already ran. Otherwise these pods must be the first of their
-    kind: every selected pod elsewhere is planned and has no such term.
+def _could_be_first(
+    terms: Sequence[AffinityTerm], key: str, domain: str, chosen: Sequence[tuple[PodFact, Spot]]
+) -> bool:
+    """True if a pod in the domain has no such terms or already ran. Otherwise these pods must be the first of their
+    kind: every selected pod elsewhere is planned and has no such terms.
     """
-    in_domain = [(pod, where) for pod, where in chosen if where.domain_of(term.key) == domain]
-    if any(not _has_affinity_term(pod, term) or pod.uid not in where.planned for pod, where in in_domain):
+    in_domain = [(pod, where) for pod, where in chosen if where.domain_of(key) == domain]
+    if any(not _has_affinity_terms(pod, terms) or pod.uid not in where.planned for pod, where in in_domain):
         return True
-    elsewhere = [(pod, where) for pod, where in chosen if where.domain_of(term.key) != domain]
-    return all(pod.uid in where.planned and not _has_affinity_term(pod, term) for pod, where in elsewhere)
+    elsewhere = [(pod, where) for pod, where in chosen if where.domain_of(key) != domain]
+    return all(pod.uid in where.planned and not _has_affinity_terms(pod, terms) for pod, where in elsewhere)
 
 
-def _has_affinity_term(pod: PodFact, term: AffinityTerm) -> bool:
-    return any(not one.weight and (one.key, one.selector) == (term.key, term.selector) for one in pod.affinity)
+def _has_affinity_terms(pod: PodFact, terms: Iterable[AffinityTerm]) -> bool:
+    own = {(one.key, one.selector) for one in pod.affinity if not one.weight}
+    return own >= {(one.key, one.selector) for one in terms}
 
 
 def _skew_violation(

@@ -524,7 +524,4 @@ def _is_limited_by_domain(rule: Rule) -> bool:
 
 def _starts_affinity_group(rules: Iterable[Rule]) -> bool:
     """Whether these pods are the first of their hostname affinity, so that the others must follow them."""
-    return any(
-        isinstance(rule, AffinityRule) and rule.group.hostname and rule.own and not rule.group.has_pods()
-        for rule in rules
-    )
+    return any(isinstance(rule, AffinityRule) and rule.group.hostname and rule.allows_first for rule in rules)

@@ -114,11 +114,18 @@ class AffinityRule:
 
     group: TopologyGroup
     own: bool
+    combined: tuple[TopologyGroup, ...] = ()
+    """If the pods have several required terms, the groups of all their topology keys. They count the same pods."""
+
+    @property
+    def allows_first(self) -> bool:
+        """Whether these pods are the first, so that the rule does not limit them yet."""
+        return self.own and not any(group.has_pods() for group in self.combined or (self.group,))
 
     @property
     def requires_daemons(self) -> bool:
         """Whether the DaemonSet pods of a new node can satisfy the rule there, and the pods themselves cannot."""
-        return bool(self.group.daemons) and (self.group.has_pods() or not self.own)
+        return bool(self.group.daemons) and not self.allows_first
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +209,10 @@ class Domains:
                         f"topology spread on {key} with maxSkew {rule.max_skew} allows no more: {counts}{domains}"
                     )
                 case AffinityRule():
-                    reasons.append(f"pod affinity on {key}: none of the selected pods is in {where}")
+                    none = (
+                        "no pod that all of its required terms select" if rule.combined else "none of the selected pods"
+                    )
+                    reasons.append(f"pod affinity on {key}: {none} is in {where}")
                 case AntiAffinityRule():
                     reasons.append(f"pod anti-affinity on {key}: selected pods are in each of {where}")
         return "; ".join(dict.fromkeys(reasons)) or f"{key}: none of {where} is left"
@@ -218,10 +228,10 @@ class Domains:
             if isinstance(rule, AffinityRule):
                 if rule.requires_daemons:
                     allowed = [name for name in allowed if rule.group.domain_count(name)] or allowed
-                elif rule.group.has_pods():
-                    allowed = [name for name in allowed if rule.group.domain_count(name)]
+                elif rule.allows_first:
+                    allowed = allowed[:1]
                 else:
-                    allowed = allowed[:1] if rule.own else []
+                    allowed = [name for name in allowed if rule.group.domain_count(name)]
         return allowed
 
     def _distribute_until_launch(
@@ -331,7 +341,7 @@ def new_node_cap(rules: Iterable[Rule]) -> int:
                 cap = min(cap, rule.max_skew + rule.group.fewest - rule.group.most)
             case AntiAffinityRule(own=True):
                 cap = min(cap, 1)
-            case AffinityRule() if not rule.group.daemons and (rule.group.has_pods() or not rule.own):
+            case AffinityRule() if not rule.group.daemons and not rule.allows_first:
                 cap = 0
     return cap
 
@@ -358,7 +368,7 @@ def types_with_allowed_daemons(template: NodePoolTemplate, rules: Iterable[Rule]
                 allowed &= template.types_with_daemons(rule.group.daemons) == 0
             case AffinityRule() if rule.group.hostname and rule.requires_daemons:
                 allowed &= template.types_with_daemons(rule.group.daemons) > 0
-            case AffinityRule(own=True) if not rule.group.has_pods():
+            case AffinityRule() if rule.allows_first:
                 preferred = allowed & (template.types_with_daemons(rule.group.daemons) > 0)
                 allowed = preferred if preferred.any() else allowed
             case SpreadRule() if rule.group.hostname:
@@ -391,5 +401,4 @@ def _hostname_cap(rule: SpreadRule | AffinityRule | AntiAffinityRule, counts: Am
         case AntiAffinityRule():
             return np.where(counts > 0, 0, 1 if rule.own else UNLIMITED)
         case AffinityRule():
-            first = rule.own and not rule.group.has_pods()
-            return np.full(len(counts), UNLIMITED) if first else np.where(counts > 0, UNLIMITED, 0)
+            return np.full(len(counts), UNLIMITED) if rule.allows_first else np.where(counts > 0, UNLIMITED, 0)

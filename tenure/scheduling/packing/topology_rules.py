@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from tenure.model.facts import AffinityTerm, DaemonSetFact, PodFact, SpreadConstraint
+from tenure.model.facts import AffinityTerm, DaemonSetFact, Expression, PodFact, Selector, SpreadConstraint
 from tenure.scheduling.packing.pod_requirements import (
     NO_TOPOLOGY_TERMS,
     PodShape,
@@ -102,7 +102,11 @@ class TopologyGroups:
         topology_terms = shape.topology_terms
         for spread in topology_terms.spreads:
             self._get_group(self._spread_index(spread, shape))
-        for term in (*topology_terms.affinity, *topology_terms.anti_affinity):
+        for index in self._required_affinity(topology_terms):
+            self._required.add(self._get_group(index))
+        for term in (one for one in topology_terms.affinity if one.weight):
+            self._get_group(self._term_index(term, topology_terms.namespace))
+        for term in topology_terms.anti_affinity:
             group = self._get_group(self._term_index(term, topology_terms.namespace))
             if not term.weight:
                 self._required.add(group)
@@ -192,10 +196,10 @@ class TopologyGroups:
         for spread in topology_terms.spreads:
             if spread.hard:
                 yield self._spread_rule(spread, shape, own_groups)
-        for term in topology_terms.affinity:
-            if not term.weight:
-                group = self._get_group(self._term_index(term, topology_terms.namespace))
-                yield AffinityRule(group, group in own_groups)
+        groups = tuple(map(self._get_group, self._required_affinity(topology_terms)))
+        has_several = sum(not term.weight for term in topology_terms.affinity) > 1
+        for group in groups:
+            yield AffinityRule(group, group in own_groups, groups if has_several else ())
         for term in topology_terms.anti_affinity:
             if not term.weight:
                 group = self._get_group(self._term_index(term, topology_terms.namespace))
@@ -239,6 +243,18 @@ class TopologyGroups:
     def _term_index(self, term: AffinityTerm, namespace: str, *, owners: bool = False) -> TopologyIndex:
         return TopologyIndex(term.key, self._selected_namespaces(term, namespace), term.selector, owners=owners)
 
+    def _required_affinity(self, topology_terms: PodTopologyTerms) -> list[TopologyIndex]:
+        """One for each topology key. kube-scheduler counts only the pods that all required terms select."""
+        indexes = [
+            self._term_index(term, topology_terms.namespace) for term in topology_terms.affinity if not term.weight
+        ]
+        if len(indexes) < 2:
+            return indexes
+        listed = [index.namespaces for index in indexes if index.namespaces is not None]
+        namespaces = frozenset.intersection(*listed) if listed else None
+        selector = _combine_selectors(index.selector for index in indexes)
+        return [*dict.fromkeys(replace(index, namespaces=namespaces, selector=selector) for index in indexes)]
+
     def _selected_namespaces(self, term: AffinityTerm, namespace: str) -> frozenset[str] | None:
         if term.namespace_selector is None:
             return frozenset(term.namespaces or (namespace,))
@@ -260,3 +276,13 @@ def _node_filter(one: SpreadConstraint, constraints: Constraints) -> NodeFilter:
         node_requirement_alternatives(constraints) if one.honor_affinity else (),
         constraints.tolerations if one.honor_taints else None,
     )
+
+
+def _combine_selectors(selectors: Iterable[Selector | None]) -> Selector | None:
+    """Selects the pods that all selectors select."""
+    expressions = dict[Expression, None]()
+    for selector in selectors:
+        if selector is None:
+            return None
+        expressions.update(dict.fromkeys(selector))
+    return tuple(expressions)

@@ -1,5 +1,6 @@
 """The validator reports plans that break spread, affinity, anti-affinity and host ports."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,12 @@ def spot(zone: str, *pods: PodFact, running: tuple[PodFact, ...] = ()) -> Spot:
     name = f"node-{zone}-{len(pods)}-{len(running)}"
     planned = frozenset(one.uid for one in pods)
     return Spot(name, {ZONE: frozenset({zone})}, (), (*pods, *running), planned)
+
+
+def with_labels(one: Spot, **labels: str) -> Spot:
+    """The node with these labels; an empty value removes the label."""
+    changed = {**one.labels, **{key: frozenset({value}) for key, value in labels.items()}}
+    return replace(one, labels={key: values for key, values in changed.items() if values != frozenset({""})})
 
 
 def term(**more: Any) -> tuple[AffinityTerm, ...]:
@@ -72,6 +79,35 @@ def test_first_pods_with_mutual_affinity_may_start_anywhere() -> None:
     first = [pod(affinity=term(), **WEB) for _ in range(2)]
     assert find_topology_violations(spot("a", *first)) == []
     assert find_topology_violations(spot("a", *first), spot("b", running=(pod(**WEB),)))
+
+
+def test_affinity_terms_must_select_one_and_the_same_pod() -> None:
+    follower = pod(affinity=term() + term(selector=expressions("tier In front")))
+    separate = (pod(**WEB), pod(labels={"tier": "front"}))
+    assert find_topology_violations(spot("a", follower, running=separate))
+    both = pod(labels={"app": "web", "tier": "front"})
+    assert find_topology_violations(spot("a", follower, running=(both,))) == []
+    assert find_topology_violations(spot("a", follower), spot("b", running=(both,)))
+
+
+def test_affinity_terms_count_pods_in_the_namespaces_of_all_terms() -> None:
+    follower = pod(affinity=term(namespaces=("shop", "bank")) + term(namespace_selector=expressions("team In bank")))
+    for namespace in NAMESPACES:
+        found = find_topology_violations(spot("a", follower, running=(pod(namespace=namespace, **WEB),)))
+        assert bool(found) == (namespace != "bank")
+
+
+def test_pod_is_not_the_first_if_a_pod_counts_for_another_key() -> None:
+    first = pod(affinity=term() + term(key="rack"), **WEB)
+    running = spot("a", running=(pod(**WEB),))
+    assert find_topology_violations(with_labels(spot("a", first), rack="r1")) == []
+    assert find_topology_violations(with_labels(spot("a", first), rack="r1"), running)
+    assert find_topology_violations(spot("a", first)), "the node has no rack"
+
+
+def test_first_pod_ignores_pods_on_nodes_without_the_key() -> None:
+    elsewhere = with_labels(spot("b", running=(pod(**WEB),)), **{ZONE: ""})
+    assert find_topology_violations(spot("a", pod(affinity=term(), **WEB)), elsewhere) == []
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ spreads = st.lists(
     max_size=2,
 ).map(tuple)
 affinity_terms = st.lists(
-    st.builds(AffinityTerm, key=keys, selector=apps, weight=st.sampled_from([0, 0, 5])), max_size=1
+    st.builds(AffinityTerm, key=keys, selector=apps, weight=st.sampled_from([0, 0, 5])), max_size=2
 ).map(tuple)
 ports = st.sampled_from([(), (), (HostPort(port=80),), (HostPort(port=80, address="10.0.0.1"),)])
 
