@@ -1,6 +1,7 @@
 """Proof that a plan satisfies topology spread, pod affinity, pod anti-affinity and host ports.
 
-Preferences are not checked. A node with several possible zones counts in each of them.
+Preferences are not checked. A node with several possible zones counts in each of them. Terminating pods are gone when
+the plan is complete.
 """
 
 from collections import defaultdict
@@ -40,13 +41,13 @@ def topology_violations(
     """`admits`: whether node selector and affinity admit the pod to the spot; `tolerates`: whether it tolerates the
     taints.
     """
-    everyone = [(pod, spot) for spot in spots for pod in spot.pods]
+    everyone = [(pod, spot) for spot in spots for pod in spot.pods if not pod.deleting]
     index = _SelectorIndex(everyone)
     for spot in spots:
         yield from _port_violations(spot)
         for pod in spot.pods:
             for term in pod.anti_affinity:
-                if not term.weight:
+                if not term.weight and not pod.deleting:
                     yield from _anti_affinity_violations(pod, spot, term, index, namespaces)
             if pod.uid in spot.planned:
                 yield from _affinity_violations(pod, spot, index, namespaces)
@@ -162,10 +163,16 @@ def _skew_violation(
     domain = spot.domain_of(one.key)
     if domain is None:
         return f"{pod.name} on {spot.name} is spread by {one.key}, which is open there"
+    if one.selector == ():
+        # kube-scheduler counts no pods for an empty selector.
+        return ""
+    keys = {other.key for other in pod.spreads if other.hard}
     counted = [
         other_spot
         for other_spot in spots
-        if (not one.honor_affinity or admits(pod, other_spot)) and (not one.honor_taints or tolerates(pod, other_spot))
+        if all(other_spot.values(key) for key in keys)
+        and (not one.honor_affinity or admits(pod, other_spot))
+        and (not one.honor_taints or tolerates(pod, other_spot))
     ]
     counted_names = {other_spot.name for other_spot in counted}
     counts: dict[str, int] = defaultdict(int)

@@ -24,6 +24,7 @@ class NodeFilter:
     """For a spread constraint: only pods on nodes that the pod itself could use are counted."""
 
     alternatives: tuple[Requirements, ...] = ()
+    """They include `labels` of the constraint's SpreadRule."""
     tolerations: tuple[Toleration, ...] | None = None
     """None: taints are ignored."""
 
@@ -100,7 +101,9 @@ class SpreadRule:
     max_skew: int
     min_domains: int = 1
     strict: tuple[Variant, ...] = ()
-    """The pods' node requirements without preferences."""
+    """The pods' node requirements without preferences, and `labels`."""
+    labels: Requirements = field(default_factory=Requirements)
+    """The topology keys of the pods' other hard constraints. kube-scheduler ignores nodes that lack one of them."""
 
     @property
     def most_counted_before(self) -> int:

@@ -57,7 +57,8 @@ class Universe:
         if known is None:
             key, existing = rule.group.topology_index.key, self.occupied_domains(rule)
             offered = {value for variant in rule.strict for value in self._offered_domains(variant, key)}
-            new = {value for labels in self.new_node_labels if key in labels for value in labels[key].values}
+            launched = (one for one in self.new_node_labels if key in one and one.is_compatible(rule.labels))
+            new = {value for one in launched for value in one[key].values}
             known = self._counted_domains[rule] = tuple(sorted(existing | offered | new))
         return known
 

@@ -4,7 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from tenure.apis.labels import HOSTNAME
 from tenure.model.facts import AffinityTerm, DaemonSetFact, Expression, PodFact, Selector, SpreadConstraint
+from tenure.model.requirements import EXISTS, Requirements, parse_requirement
 from tenure.scheduling.packing.pod_requirements import (
     NO_TOPOLOGY_TERMS,
     PodShape,
@@ -55,6 +57,7 @@ class PodTopologyGroups(NamedTuple):
 
 
 _NO_GROUPS: Final = PodTopologyGroups((), ())
+_NO_LABELS: Final = Requirements()
 
 
 class TopologyGroups:
@@ -228,16 +231,21 @@ class TopologyGroups:
 
     def _spread_rule(self, one: SpreadConstraint, shape: PodShape, own_groups: frozenset[TopologyGroup]) -> Rule:
         group = self._get_group(self._spread_index(one, shape))
-        tolerations = shape.constraints.tolerations
+        tolerations, labels = shape.constraints.tolerations, _other_topology_keys(one, shape.topology_terms)
         strict = tuple(
-            intern_variant(requirements, tolerations, True)
+            intern_variant(requirements.intersection(labels), tolerations, True)
             for requirements in node_requirement_alternatives(shape.constraints)
         )
-        return SpreadRule(group, group in own_groups, one.max_skew, one.min_domains, strict)
+        return SpreadRule(group, group in own_groups, one.max_skew, one.min_domains, strict, labels)
 
     def _spread_index(self, one: SpreadConstraint, shape: PodShape) -> TopologyIndex:
+        labels = _other_topology_keys(one, shape.topology_terms)
         return TopologyIndex(
-            one.key, frozenset({shape.topology_terms.namespace}), one.selector, _node_filter(one, shape.constraints)
+            one.key,
+            frozenset({shape.topology_terms.namespace}),
+            # kube-scheduler counts no pods for an empty selector.
+            one.selector or None,
+            _node_filter(one, shape.constraints, labels),
         )
 
     def _term_index(self, term: AffinityTerm, namespace: str, *, owners: bool = False) -> TopologyIndex:
@@ -271,11 +279,17 @@ class TopologyGroups:
         return known
 
 
-def _node_filter(one: SpreadConstraint, constraints: Constraints) -> NodeFilter:
-    return NodeFilter(
-        node_requirement_alternatives(constraints) if one.honor_affinity else (),
-        constraints.tolerations if one.honor_taints else None,
-    )
+def _node_filter(one: SpreadConstraint, constraints: Constraints, labels: Requirements) -> NodeFilter:
+    alternatives = node_requirement_alternatives(constraints) if one.honor_affinity else ()
+    if labels:
+        alternatives = tuple(requirements.intersection(labels) for requirements in alternatives or (Requirements(),))
+    return NodeFilter(alternatives, constraints.tolerations if one.honor_taints else None)
+
+
+def _other_topology_keys(one: SpreadConstraint, topology_terms: PodTopologyTerms) -> Requirements:
+    """The topology keys of the other hard constraints must exist on a node, so that a hard constraint includes it."""
+    keys = {spread.key for spread in topology_terms.spreads if spread.hard and one.hard} - {one.key, HOSTNAME}
+    return Requirements(parse_requirement(Expression(key=key, operator=EXISTS)) for key in keys) if keys else _NO_LABELS
 
 
 def _combine_selectors(selectors: Iterable[Selector | None]) -> Selector | None:

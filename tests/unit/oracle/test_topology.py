@@ -110,6 +110,36 @@ def test_first_pod_ignores_pods_on_nodes_without_the_key() -> None:
     assert find_topology_violations(spot("a", pod(affinity=term(), **WEB)), elsewhere) == []
 
 
+def test_spread_ignores_nodes_that_lack_the_key_of_another_hard_constraint() -> None:
+    both, running = spread() + spread(key="rack"), (pod(**WEB), pod(**WEB))
+    new = with_labels(spot("a", pod(spreads=both, **WEB)), rack="r1")
+    assert find_topology_violations(new, spot("a", running=running), spot("b")) == []
+    assert find_topology_violations(new, with_labels(spot("b"), rack="r1"), spot("a", running=running)) == []
+    counted = with_labels(spot("a", running=running), rack="r1")
+    assert find_topology_violations(new, counted, with_labels(spot("b"), rack="r2"))
+    soft = spread() + spread(key="rack", hard=False)
+    assert find_topology_violations(spot("a", pod(spreads=soft, **WEB), running=running), spot("b"))
+
+
+def test_nodes_that_lack_the_key_of_another_constraint_are_no_domain_for_min_domains() -> None:
+    both, elsewhere = spread(min_domains=2) + spread(key="rack", max_skew=9), spot("b", running=(pod(**WEB),))
+    new = with_labels(spot("a", *(pod(spreads=both, **WEB) for _ in range(2))), rack="r1")
+    assert find_topology_violations(new, elsewhere)
+    assert find_topology_violations(new, with_labels(elsewhere, rack="r1")) == []
+
+
+def test_spread_with_an_empty_selector_counts_no_pods() -> None:
+    limited = [pod(spreads=spread(selector=()), **WEB) for _ in range(3)]
+    assert find_topology_violations(spot("a", *limited), spot("b")) == []
+
+
+def test_terminating_pods_are_not_counted() -> None:
+    terminating = (pod(deleting=True, anti_affinity=term(), **WEB),) * 2
+    limited = pod(spreads=spread(), anti_affinity=term(), **WEB)
+    assert find_topology_violations(spot("a", limited, running=terminating), spot("b")) == []
+    assert find_topology_violations(spot("a", pod(affinity=term()), running=terminating))
+
+
 @pytest.mark.parametrize(
     ("zones", "constraint", "is_violation"),
     [

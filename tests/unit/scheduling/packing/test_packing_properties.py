@@ -34,7 +34,7 @@ apps = st.sampled_from(["app In web", "app In db", "app Exists", "app NotIn web"
 spreads = st.lists(
     st.builds(
         SpreadConstraint,
-        key=st.sampled_from([ZONE, HOSTNAME, CAPACITY_TYPE]),
+        key=st.sampled_from([ZONE, ZONE, HOSTNAME, CAPACITY_TYPE, "team"]),
         max_skew=st.integers(1, 3),
         hard=st.booleans(),
         selector=apps,
@@ -131,8 +131,19 @@ Drawn = tuple[list[PodFact], list[NodePoolFact], list[NodeFact], list[DaemonSetF
 
 
 @st.composite
+def some_nodes_without_labels(draw: st.DrawFn) -> list[NodeFact]:
+    """Nodes that may lack a topology key, as nodes of other provisioners do."""
+    missing = st.sampled_from(["", "", ZONE, CAPACITY_TYPE, "team"])
+    lacking = [(one, draw(missing)) for one in draw(some_nodes())]
+    return [
+        one.model_copy(update={"labels": {label: value for label, value in one.labels.items() if label != key}})
+        for one, key in lacking
+    ]
+
+
+@st.composite
 def random_clusters(draw: st.DrawFn) -> Drawn:
-    nodes = draw(some_nodes())
+    nodes = draw(some_nodes_without_labels())
     pods, pools, daemons = draw(some_pods(some_topology_terms_and_volumes())), draw(some_pools()), draw(some_daemons())
     return pods, pools, nodes, daemons, draw(some_running(nodes)), draw(some_limits(nodes))
 

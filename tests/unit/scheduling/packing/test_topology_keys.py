@@ -1,23 +1,27 @@
 """Nodes without a topology key, and pods with several topology keys, as kube-scheduler treats them."""
 
+from collections import Counter
+
 import pytest
 
-from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, ZONE
+from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE
 from tenure.kube.facts.pods import read_pod
 from tenure.model.facts import AffinityTerm, NodeFact, PodFact
 from tests.support.controller.builders import pod as pod_json
-from tests.unit.scheduling.builders import daemonset, node, pod, pool, reasons
+from tests.unit.scheduling.builders import daemonset, instance_type, node, pod, pool, reasons, values_of
 from tests.unit.scheduling.packing.test_topology import (
     APP,
     build_cluster,
     by_zone,
     sizes,
+    spread,
     term,
     web,
 )
 
 RACK = "rack"
 RACKS = pool("racks", f"{RACK} In r1 r2")
+BOTH_CAPACITY_TYPES = (instance_type("m.2xlarge", cpu=8, memory=32, capacity_types=("spot", "on-demand")),)
 
 
 def racked(name: str, rack: str, **more: object) -> NodeFact:
@@ -123,3 +127,63 @@ def test_daemonset_pod_must_satisfy_all_affinity_terms() -> None:
     assert build_cluster(pool(), *single, pod("p", affinity=on_node)).plan().unschedulable
     both = daemonset("both", pod("both", cpu=0.1, labels={"app": "db", "tier": "cache"}))
     assert sizes(build_cluster(pool(), both, pod("p", affinity=on_node)).plan()) == [1]
+
+
+# --- several hard spread constraints ---
+
+ZONE_AND_CAPACITY_TYPE = spread() + spread(CAPACITY_TYPE)
+
+
+def test_spread_ignores_nodes_that_lack_the_key_of_another_constraint() -> None:
+    """Three pods run on a node without a capacity type. kube-scheduler counts none of them."""
+    foreign = node("foreign", labels={ZONE: "a", INSTANCE_TYPE: "m.2xlarge"}, cpu=3)
+    running = web(3, node="foreign")
+    pods = web(6, spreads=ZONE_AND_CAPACITY_TYPE)
+    plan = build_cluster(pool(), foreign, *running, *pods, instance_types=BOTH_CAPACITY_TYPES).plan()
+    assert by_zone(plan) == {"a": 2, "b": 2, "c": 2} and not plan.unschedulable
+    soft = web(6, spreads=spread() + spread(CAPACITY_TYPE, hard=False))
+    plan = build_cluster(pool(), foreign, *running, *soft, instance_types=BOTH_CAPACITY_TYPES).plan()
+    assert by_zone(plan) == {"b": 3, "c": 3}, "a soft constraint excludes no node"
+
+
+@pytest.mark.parametrize("honor", [True, False])
+def test_domain_of_nodes_that_lack_another_key_is_no_domain(*, honor: bool) -> None:
+    """Otherwise it would be the emptiest domain, in which no pod can run."""
+    foreign = node("foreign", labels={ZONE: "z"})
+    pods = web(9, spreads=spread(honor_affinity=honor) + spread(CAPACITY_TYPE))
+    plan = build_cluster(pool(), foreign, *pods, instance_types=BOTH_CAPACITY_TYPES).plan()
+    assert by_zone(plan) == {"a": 3, "b": 3, "c": 3} and not plan.unschedulable
+
+
+def test_domain_of_nodes_that_lack_another_key_does_not_count_for_min_domains() -> None:
+    foreign = node("foreign", labels={ZONE: "z"})
+    pods = web(6, spreads=spread(min_domains=4) + spread(CAPACITY_TYPE))
+    plan = build_cluster(pool(), foreign, *pods, instance_types=BOTH_CAPACITY_TYPES).plan()
+    assert by_zone(plan) == {"a": 1, "b": 1, "c": 1} and len(plan.unschedulable) == 3
+
+
+def test_new_nodes_that_lack_another_key_are_no_domain() -> None:
+    """Only the NodePool in zone a has the label of the other constraint."""
+    pools = pool("racks", f"{RACK} In r1 r2", f"{ZONE} In a"), pool("open", f"{ZONE} In b c")
+    plan = build_cluster(*pools, *web(4, spreads=spread() + spread(RACK))).plan()
+    assert by_zone(plan) == {"a": 4} and not plan.unschedulable
+
+
+def test_spread_counts_no_pods_on_new_nodes_that_lack_another_key() -> None:
+    pools = pool("racks", f"{RACK} In r1", weight=1), pool("open")
+    first = web(2, cpu=6, priority=1, selector={"karpenter.sh/nodepool": "open", ZONE: "a"})
+    limited = web(3, spreads=spread() + spread(RACK))
+    plan = build_cluster(*pools, *first, *limited).plan()
+    found = Counter(values_of(one, ZONE)[0] for one in plan.claims if one.pool == "racks" for _ in one.pods)
+    assert found == {"a": 1, "b": 1, "c": 1}
+
+
+def test_terminating_pods_do_not_count_for_spread() -> None:
+    existing = node("n", labels={ZONE: "a", CAPACITY_TYPE: "on-demand"}, cpu=2)
+    plan = build_cluster(pool(), existing, *web(2, node="n", deleting=True), *web(3, spreads=spread())).plan()
+    assert by_zone(plan) == {"a": 1, "b": 1, "c": 1}
+
+
+def test_spread_with_an_empty_selector_counts_no_pods() -> None:
+    plan = build_cluster(pool(), *web(5, spreads=spread(selector=()))).plan()
+    assert len(by_zone(plan)) == 1 and not plan.unschedulable
