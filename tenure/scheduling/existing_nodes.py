@@ -81,6 +81,7 @@ class ExistingNodes:
         self._domains: dict[str, list[str | None]] = {}
         self._matching: dict[tuple[object, object], Mask] = {}
         self._closed: Mask | None = None
+        self._label_keys: frozenset[str] | None = None
         self.free_amounts: dict[tuple[str, ...], Amounts] = {}
         """Known arrays by columns, for `packing/nodes.py`."""
         self.present: Sequence[int] = range(len(self.nodes))
@@ -89,6 +90,13 @@ class ExistingNodes:
     @property
     def taints(self) -> set[Taint]:
         return {taint for taints in self._taint_ids[0] for taint in taints}
+
+    @property
+    def label_keys(self) -> frozenset[str]:
+        """The keys of all labels that the nodes have or may get."""
+        if self._label_keys is None:
+            self._label_keys = frozenset[str]().union(*(node.requirements for node in self.nodes))
+        return self._label_keys
 
     def without(self, removed: Mask, closed: Mask) -> "ExistingNodes":
         """The same nodes under the same indices, with some removed and some closed to new pods.

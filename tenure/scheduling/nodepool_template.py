@@ -99,6 +99,10 @@ class NodePoolTemplate:
         name = f"{daemon.namespace}/{daemon.name}"
         return f"DaemonSets leave no {resource} on any allowed instance type: {name} requests {amount}"
 
+    def may_have_label(self, key: str) -> bool:
+        """Whether a new node may have this label: of its NodePool or of an instance type."""
+        return key in self.requirements or bool(self.table.values_of(key, np.ones(len(self.table), dtype=bool)))
+
     def types_with_daemons(self, uids: Iterable[str]) -> Amounts:
         """How many of these DaemonSets run on a node of each type."""
         for daemon in self._daemons if self._rows_by_daemon is None else ():

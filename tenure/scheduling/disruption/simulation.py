@@ -23,6 +23,7 @@ from tenure.scheduling.packing.planning_pass import (
     PackingAttempt,
     PackingOptions,
     create_packing,
+    may_have_label,
     resolve_volume_requirements,
 )
 from tenure.scheduling.packing.pod_classes import build_pod_classes
@@ -184,7 +185,10 @@ def run_attempt(
 
 def build_topology_groups(snapshot: ClusterSnapshot, moving: MovingPods) -> TopologyGroups:
     """Topology rules of these pods, and rules of others that select them."""
-    topology_groups = TopologyGroups({name: one.labels for name, one in snapshot.facts.namespaces.items()})
+    topology_groups = TopologyGroups(
+        {name: one.labels for name, one in snapshot.facts.namespaces.items()},
+        may_have_label=partial(may_have_label, snapshot.existing_nodes, snapshot.offers),
+    )
     topology_groups.add_shapes(shape for shape, _ in moving.shaped_pods)
     snapshot.add_anti_affinity_terms(topology_groups)
     topology_groups.add_daemons(snapshot.daemons)

@@ -22,6 +22,7 @@ from tenure.scheduling.packing.pod_classes import PodClass
 from tenure.scheduling.packing.pod_requirements import pin_label
 from tenure.scheduling.packing.shared_nodes import SharedNodePacker, add_new_node, group_by_variant, is_unconstrained
 from tenure.scheduling.packing.topology import (
+    NO_LABEL,
     UNLIMITED,
     AffinityRule,
     AntiAffinityRule,
@@ -209,7 +210,7 @@ class Packing:
         key, rest = keys[0], keys[1:]
         rules = tuple(rules_for_key(alternative.rules, key))
         inner = [rule for rule in alternative.rules if rule.group.topology_index.key in rest]
-        universe = self.universe.usable_domains(alternative.without_volumes, key)
+        universe = self.universe.usable_domains(alternative.without_volumes, key, rules)
         least = {rule: self.universe.counted_domains(rule) for rule in rules if isinstance(rule, SpreadRule)}
         blocked = set(universe) - set(filter_requested(universe, alternative.variant, key))
         domains = Domains(universe, rules, least, blocked=blocked)
@@ -225,9 +226,11 @@ class Packing:
             if not pods_by_domain:
                 return scheduled, reason or RejectionReason(domains.rejection_message(key), TOPOLOGY)
             for name, share in pods_by_domain:
-                within = alternative.pin_label(key, name).add_rules(
-                    map(on_node_of_daemons, domains.awaits_daemons(name))
-                )
+                if name == NO_LABEL:
+                    within = alternative.exclude_label(key)
+                else:
+                    daemon_rules = map(on_node_of_daemons, domains.awaits_daemons(name))
+                    within = alternative.pin_label(key, name).add_rules(daemon_rules)
                 done, why = self._schedule_by_domain(one, within, rest, share)
                 scheduled += done
                 if done < share:

@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from tenure.apis.labels import PREFER_NO_SCHEDULE
+from tenure.apis.labels import HOSTNAME, PREFER_NO_SCHEDULE, WELL_KNOWN
 from tenure.model.blockers import VOLUMES
 from tenure.model.facts import PodFact, Taint
 from tenure.model.plan import Plan, PlannedNodeClaim, UnschedulablePod
@@ -205,6 +206,7 @@ def _build_topology_groups(inputs: PassInputs, shapes: Iterable[PodShape]) -> To
     topology_groups = TopologyGroups(
         {name: one.labels for name, one in facts.namespaces.items()},
         prefer_no_schedule=any(taint.effect == PREFER_NO_SCHEDULE for taint in inputs.taints),
+        may_have_label=partial(may_have_label, inputs.existing_nodes, inputs.offers),
     )
     topology_groups.add_shapes(shapes)
     for node in facts.nodes:
@@ -213,6 +215,12 @@ def _build_topology_groups(inputs: PassInputs, shapes: Iterable[PodShape]) -> To
                 topology_groups.add_anti_affinity_owners(build_pod_shape(pod).topology_terms)
     topology_groups.add_daemons(facts.daemons)
     return topology_groups
+
+
+def may_have_label(existing_nodes: ExistingNodes, offers: Iterable[Offer], key: str) -> bool:
+    """Whether an existing node has the label, or a new node may have it."""
+    known = key in WELL_KNOWN or key == HOSTNAME or key in existing_nodes.label_keys
+    return known or any(offer.template.may_have_label(key) for offer in offers)
 
 
 def _count_running_pods(

@@ -84,6 +84,13 @@ def pin_label(one: Variant, key: str, value: str) -> Variant:
 
 
 @lru_cache(maxsize=1 << 14)
+def exclude_label(one: Variant, key: str) -> Variant:
+    """The variant for nodes without one label."""
+    absent = one.requirements.intersection(Requirements([one_of(key)]))
+    return intern_variant(absent, one.tolerations, one.tolerate_preferences)
+
+
+@lru_cache(maxsize=1 << 14)
 def combine_with_volumes(strict: Requirements, volumes: tuple[Requirements, ...]) -> tuple[Requirements, ...]:
     """The pod's requirements combined with each alternative of its volumes; contradictions are dropped."""
     return tuple(strict.intersection(one) for one in volumes if not strict.conflicts(one)) if volumes else (strict,)

@@ -17,6 +17,8 @@ from tenure.scheduling.nodepool_template import NodePoolTemplate
 from tenure.scheduling.pods import Variant
 
 UNLIMITED: Final = np.iinfo(np.int64).max
+NO_LABEL: Final = "(no label)"
+"""Stands for the nodes without the topology key among its domains. No label can have this value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,8 @@ class AffinityRule:
 
 @dataclass(frozen=True, slots=True)
 class AntiAffinityRule:
-    """Only in domains without a counted pod. `own`: the group counts these pods themselves."""
+    """Only in domains without a counted pod, or on nodes without the label. `own`: the group counts these pods
+    themselves."""
 
     group: TopologyGroup
     own: bool
@@ -141,9 +144,11 @@ class AntiAffinityRule:
 
 @dataclass(frozen=True, slots=True)
 class KnownDomainRule:
-    """The domain must be known, since another pod's rule counts these pods."""
+    """The domain must be known, or absent, since another pod's rule counts these pods."""
 
     group: TopologyGroup
+    attracts: bool = False
+    """Whether the rule is a required pod affinity: other pods can follow these only into a domain."""
 
 
 Rule = SpreadRule | AffinityRule | AntiAffinityRule | KnownDomainRule
@@ -173,7 +178,7 @@ class Domains:
         most = 1 if any(isinstance(rule, AntiAffinityRule) and rule.own for rule in self.rules) else count
         taken = dict.fromkeys(allowed, 0)
         if not spreads:
-            return [(name, min(most, count)) for name in allowed[: count if most == 1 else 1]]
+            return self._distribute_in_order(allowed, count, most)
         if any(spread.group.daemons for spread in spreads):
             taken = self._distribute_until_launch(count, allowed, spreads, most)
             count = 0
@@ -187,6 +192,17 @@ class Domains:
             key=lambda one: self._emptiest_first_order(one[0]),
         )
 
+    def _distribute_in_order(self, allowed: Iterable[str], count: int, most: int) -> list[tuple[str, int]]:
+        """All pods in the first domain; at most `most` in each if that is 1. Nodes without the label have no limit."""
+        found = list[tuple[str, int]]()
+        for name in allowed:
+            share = count if name == NO_LABEL else min(most, count)
+            found.append((name, share))
+            count -= share
+            if count <= 0 or most > 1:
+                break
+        return found
+
     def awaits_daemons(self, name: str) -> tuple[AffinityRule, ...]:
         """The rules that only a new node in this domain satisfies, by its DaemonSet pods."""
         return tuple(
@@ -199,7 +215,7 @@ class Domains:
         """Why the domains accept no more pods: each rule and its counts."""
         if not self.order:
             return f"no launchable node and no existing node has the label {key}"
-        where, reasons = ", ".join(self.order), []
+        where, reasons = ", ".join(name for name in self.order if name != NO_LABEL), []
         for rule in self.rules:
             match rule:
                 case SpreadRule():

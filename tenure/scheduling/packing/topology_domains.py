@@ -13,8 +13,16 @@ from tenure.model.requirements import Requirements
 from tenure.scheduling.instance_type_table import Mask
 from tenure.scheduling.nodepool_template import Offer, Option
 from tenure.scheduling.packing.nodes import NodeArrays, NodeSlot
-from tenure.scheduling.packing.pod_requirements import pin_label
-from tenure.scheduling.packing.topology import NodeFilter, Rule, SpreadRule, TopologyGroup
+from tenure.scheduling.packing.pod_requirements import exclude_label, pin_label
+from tenure.scheduling.packing.topology import (
+    NO_LABEL,
+    AntiAffinityRule,
+    KnownDomainRule,
+    NodeFilter,
+    Rule,
+    SpreadRule,
+    TopologyGroup,
+)
 from tenure.scheduling.pods import Variant
 from tenure.scheduling.taints import first_untolerated
 
@@ -30,22 +38,47 @@ class Universe:
     offers: Sequence[Offer]
     new_node_labels: Sequence[Requirements] = ()
     """Known labels of nodes that other commands launch."""
-    _usable_domains: dict[tuple[Variant, str], list[str]] = field(default_factory=dict)
+    _usable_domains: dict[tuple[Variant, str, bool, bool], list[str]] = field(default_factory=dict)
     _counted_nodes: dict[TopologyGroup, Mask] = field(default_factory=dict)
     _counted_slots: dict[tuple[TopologyGroup, NodeSlot], bool] = field(default_factory=dict)
     _counted_domains: dict[SpreadRule, tuple[str, ...]] = field(default_factory=dict)
     _offered_daemons: dict[SpreadRule, set[int]] = field(default_factory=dict)
     _values_by_option: dict[tuple[Option, str], set[str]] = field(default_factory=dict)
 
-    def usable_domains(self, variant: Variant, key: str) -> list[str]:
-        """Domains that these pods may use, cheapest first: of existing nodes and of current offers."""
-        known = self._usable_domains.get((variant, key))
+    def usable_domains(self, variant: Variant, key: str, rules: Iterable[Rule]) -> list[str]:
+        """Domains that these pods may use, cheapest first: of existing nodes and of current offers.
+
+        With anti-affinity only, nodes without the label are a further one (NO_LABEL), and domains without offers come
+        first. NO_LABEL is the last one if other pods must follow these into a domain.
+        """
+        rules = tuple(rules)
+        avoids = all(isinstance(rule, AntiAffinityRule | KnownDomainRule) for rule in rules)
+        attracts = any(isinstance(rule, KnownDomainRule) and rule.attracts for rule in rules)
+        known = self._usable_domains.get((variant, key, avoids, attracts))
         if known is None:
-            known = self._usable_domains[variant, key] = sorted(
-                filter_requested({*self._existing_domains(key), *self._offered_domains(variant, key)}, variant, key),
-                key=lambda value: (self._cheapest_price(variant, key, value), value),
-            )
+            found = self._avoided_domains(variant, key, attracts) if avoids else self._required_domains(variant, key)
+            known = self._usable_domains[variant, key, avoids, attracts] = found
         return known
+
+    def _required_domains(self, variant: Variant, key: str) -> list[str]:
+        every = filter_requested({*self._existing_domains(key), *self._offered_domains(variant, key)}, variant, key)
+        return sorted(every, key=lambda value: (self._cheapest_price(pin_label(variant, key, value)), value))
+
+    def _avoided_domains(self, variant: Variant, key: str, attracts: bool) -> list[str]:
+        """Only domains of nodes that admit such pods, since many keys with many values may apply."""
+        admitting, absent = self.node_arrays.existing_nodes.admitting, exclude_label(variant, key)
+        existing = self._existing_domains(key, admitting(variant))
+        values = filter_requested(existing | self._offered_domains(variant, key), variant, key)
+        prices = {value: self._cheapest_price(pin_label(variant, key, value)) for value in values}
+        if admitting(absent).any() or self._can_launch(absent):
+            prices[NO_LABEL] = self._cheapest_price(absent)
+
+        def order(value: str) -> tuple[bool, bool, float, str]:
+            has_offer = prices[value] < float("inf")
+            return attracts and value == NO_LABEL, has_offer and not attracts, prices[value], value
+
+        # Without a usable domain, any domain leads to the reason.
+        return sorted(prices, key=order) or sorted(filter_requested(self._existing_domains(key), variant, key))[:1]
 
     def counted_domains(self, rule: SpreadRule) -> tuple[str, ...]:
         """Domains among which the minimum is found (reference 2.14).
@@ -145,10 +178,13 @@ class Universe:
             )
         return bool(counted_nodes[node_index])
 
-    def _existing_domains(self, key: str) -> set[str]:
-        node_indexes = self.node_arrays.existing_nodes.present
+    def _existing_domains(self, key: str, chosen: Mask | None = None) -> set[str]:
+        """The domains of the chosen existing nodes, by default of all."""
         return {
-            value for node_index in node_indexes if (value := self.node_arrays.domain_at(node_index, key)) is not None
+            value
+            for node_index in self.node_arrays.existing_nodes.present
+            if (chosen is None or chosen[node_index])
+            and (value := self.node_arrays.domain_at(node_index, key)) is not None
         }
 
     def _offered_domains(self, variant: Variant, key: str) -> set[str]:
@@ -164,11 +200,14 @@ class Universe:
             known = self._values_by_option[option, key] = _offered_values(offer, option, key)
         return known
 
-    def _cheapest_price(self, variant: Variant, key: str, value: str) -> float:
+    def _can_launch(self, variant: Variant) -> bool:
+        return any(True for offer in self.offers for _ in offer.launchable_options(variant))
+
+    def _cheapest_price(self, variant: Variant) -> float:
         prices = [
             float(offer.cheapest_prices(option)[option.types].min())
             for offer in self.offers
-            for option in offer.launchable_options(pin_label(variant, key, value))
+            for option in offer.launchable_options(variant)
         ]
         return min(prices, default=float("inf"))
 
@@ -185,7 +224,9 @@ def _is_slot_counted(nodes: NodeFilter, slot: NodeSlot) -> bool:
 def filter_requested(values: Iterable[str], variant: Variant, key: str) -> list[str]:
     """The values of a label that such pods allow."""
     requirement = variant.requirements.get(key)
-    return [value for value in values if requirement is None or requirement.has(value)]
+    if requirement is None:
+        return [*values]
+    return [one for one in values if (not requirement.present if one == NO_LABEL else requirement.has(one))]
 
 
 def _offered_values(offer: Offer, option: Option, key: str) -> set[str]:

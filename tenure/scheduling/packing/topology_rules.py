@@ -1,10 +1,10 @@
 """Topology terms of pods as rules over shared counts, and the order in which preferences are relaxed."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from tenure.apis.labels import HOSTNAME
+from tenure.apis.labels import HOSTNAME, normalize_label_key
 from tenure.model.facts import AffinityTerm, DaemonSetFact, Expression, PodFact, Selector, SpreadConstraint
 from tenure.model.requirements import EXISTS, Requirements, parse_requirement
 from tenure.scheduling.packing.pod_requirements import (
@@ -12,6 +12,7 @@ from tenure.scheduling.packing.pod_requirements import (
     PodShape,
     PodTopologyTerms,
     combine_with_volumes,
+    exclude_label,
     intern_variant,
     pin_label,
     preferred_node_affinity,
@@ -45,6 +46,11 @@ class ConstraintAlternative:
             pin_label(self.variant, key, value), self.rules, pin_label(self.without_volumes, key, value)
         )
 
+    def exclude_label(self, key: str) -> "ConstraintAlternative":
+        """Only nodes without the label, to which the rules of this topology key do not apply."""
+        rules = tuple(rule for rule in self.rules if rule.group.topology_index.key != key)
+        return ConstraintAlternative(exclude_label(self.variant, key), rules, exclude_label(self.without_volumes, key))
+
     def add_rules(self, rules: Iterable[Rule]) -> "ConstraintAlternative":
         return replace(self, rules=added) if len(added := (*self.rules, *rules)) > len(self.rules) else self
 
@@ -64,16 +70,23 @@ class TopologyGroups:
     """Every topology group of a pass, with the pods that each counts."""
 
     def __init__(
-        self, namespaces: Mapping[str, Mapping[str, str]] | None = None, *, prefer_no_schedule: bool = True
+        self,
+        namespaces: Mapping[str, Mapping[str, str]] | None = None,
+        *,
+        prefer_no_schedule: bool = True,
+        may_have_label: Callable[[str], bool] = lambda _: True,
     ) -> None:
         """`namespaces`: labels by namespace, for terms with a namespaceSelector. `prefer_no_schedule`: whether any node
-        may have a taint with this effect."""
+        may have a taint with this effect. `may_have_label`: whether any node may have this label; anti-affinity with
+        another topology key has no effect."""
         self._namespaces = namespaces or {}
         self._prefer_no_schedule = prefer_no_schedule
+        self._may_have_label = may_have_label
         self._groups: dict[TopologyIndex, TopologyGroup] = {}
         self._groups_by_labels: dict[tuple[str, frozenset[tuple[str, str]]], PodTopologyGroups] = {}
         self._owned_groups: dict[PodTopologyTerms, tuple[TopologyGroup, ...]] = {}
-        self._required: set[TopologyGroup] = set()
+        self._required: dict[TopologyGroup, bool] = {}
+        """The groups of required terms, and whether one of these is a pod affinity."""
 
     def add_daemons(self, daemons: Iterable[DaemonSetFact]) -> None:
         """Count the pods that DaemonSets will have on nodes, for the terms of others and for their own anti-affinity
@@ -106,18 +119,19 @@ class TopologyGroups:
         for spread in topology_terms.spreads:
             self._get_group(self._spread_index(spread, shape))
         for index in self._required_affinity(topology_terms):
-            self._required.add(self._get_group(index))
+            if self._may_have_label(index.key):
+                self._required[self._get_group(index)] = True
         for term in (one for one in topology_terms.affinity if one.weight):
             self._get_group(self._term_index(term, topology_terms.namespace))
-        for term in topology_terms.anti_affinity:
+        for term in self._effective_anti_affinity(topology_terms):
             group = self._get_group(self._term_index(term, topology_terms.namespace))
             if not term.weight:
-                self._required.add(group)
+                self._required.setdefault(group, False)
         self.add_anti_affinity_owners(topology_terms)
 
     def add_anti_affinity_owners(self, topology_terms: PodTopologyTerms) -> None:
         """A pod with a required anti-affinity term excludes the pods that the term selects."""
-        for term in topology_terms.anti_affinity:
+        for term in self._effective_anti_affinity(topology_terms):
             if not term.weight:
                 self._get_group(self._term_index(term, topology_terms.namespace, owners=True))
 
@@ -181,7 +195,7 @@ class TopologyGroups:
         topology_terms = shape.topology_terms
         affinity = self._preferred_rules(topology_terms, topology_terms.affinity, AffinityRule, own_groups)
         anti_affinity = self._preferred_rules(
-            topology_terms, topology_terms.anti_affinity, AntiAffinityRule, own_groups
+            topology_terms, self._effective_anti_affinity(topology_terms), AntiAffinityRule, own_groups
         )
         spreads = [self._spread_rule(one, shape, own_groups) for one in topology_terms.spreads if not one.hard]
         nodes = list(preferred_node_affinity(shape.constraints))
@@ -203,7 +217,7 @@ class TopologyGroups:
         has_several = sum(not term.weight for term in topology_terms.affinity) > 1
         for group in groups:
             yield AffinityRule(group, group in own_groups, groups if has_several else ())
-        for term in topology_terms.anti_affinity:
+        for term in self._effective_anti_affinity(topology_terms):
             if not term.weight:
                 group = self._get_group(self._term_index(term, topology_terms.namespace))
                 yield AntiAffinityRule(group, group in own_groups)
@@ -214,7 +228,7 @@ class TopologyGroups:
             yield AntiAffinityRule(group, False)
         for group in groups.counting:
             if not group.hostname and group in self._required:
-                yield KnownDomainRule(group)
+                yield KnownDomainRule(group, self._required[group])
 
     def _preferred_rules(
         self,
@@ -241,7 +255,7 @@ class TopologyGroups:
     def _spread_index(self, one: SpreadConstraint, shape: PodShape) -> TopologyIndex:
         labels = _other_topology_keys(one, shape.topology_terms)
         return TopologyIndex(
-            one.key,
+            normalize_label_key(one.key),
             frozenset({shape.topology_terms.namespace}),
             # kube-scheduler counts no pods for an empty selector.
             one.selector or None,
@@ -249,7 +263,8 @@ class TopologyGroups:
         )
 
     def _term_index(self, term: AffinityTerm, namespace: str, *, owners: bool = False) -> TopologyIndex:
-        return TopologyIndex(term.key, self._selected_namespaces(term, namespace), term.selector, owners=owners)
+        key = normalize_label_key(term.key)
+        return TopologyIndex(key, self._selected_namespaces(term, namespace), term.selector, owners=owners)
 
     def _required_affinity(self, topology_terms: PodTopologyTerms) -> list[TopologyIndex]:
         """One for each topology key. kube-scheduler counts only the pods that all required terms select."""
@@ -262,6 +277,10 @@ class TopologyGroups:
         namespaces = frozenset.intersection(*listed) if listed else None
         selector = _combine_selectors(index.selector for index in indexes)
         return [*dict.fromkeys(replace(index, namespaces=namespaces, selector=selector) for index in indexes)]
+
+    def _effective_anti_affinity(self, topology_terms: PodTopologyTerms) -> Iterator[AffinityTerm]:
+        """kube-scheduler ignores anti-affinity on nodes without the topology key."""
+        return (one for one in topology_terms.anti_affinity if self._may_have_label(normalize_label_key(one.key)))
 
     def _selected_namespaces(self, term: AffinityTerm, namespace: str) -> frozenset[str] | None:
         if term.namespace_selector is None:

@@ -110,6 +110,12 @@ def test_first_pod_ignores_pods_on_nodes_without_the_key() -> None:
     assert find_topology_violations(spot("a", pod(affinity=term(), **WEB)), elsewhere) == []
 
 
+def test_anti_affinity_ignores_nodes_without_the_key() -> None:
+    limited = [pod(anti_affinity=term(key="rack"), **WEB) for _ in range(2)]
+    assert find_topology_violations(spot("a", *limited)) == []
+    assert find_topology_violations(with_labels(spot("a", *limited), rack="r1"))
+
+
 def test_spread_ignores_nodes_that_lack_the_key_of_another_hard_constraint() -> None:
     both, running = spread() + spread(key="rack"), (pod(**WEB), pod(**WEB))
     new = with_labels(spot("a", pod(spreads=both, **WEB)), rack="r1")

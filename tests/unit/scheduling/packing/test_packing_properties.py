@@ -29,7 +29,7 @@ from tests.support.properties import max_examples
 from tests.unit.scheduling.builders import Cluster, csi_node, expressions, pod, pvc, storage_class, volume
 from tests.unit.scheduling.random_clusters import INSTANCE_TYPES, More, some_daemons, some_nodes, some_pods, some_pools
 
-keys = st.sampled_from([ZONE, ZONE, HOSTNAME])
+keys = st.sampled_from([ZONE, ZONE, HOSTNAME, "team", "rack"])
 apps = st.sampled_from(["app In web", "app In db", "app Exists", "app NotIn web"]).map(expressions)
 spreads = st.lists(
     st.builds(

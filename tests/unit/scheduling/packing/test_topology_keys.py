@@ -7,8 +7,10 @@ import pytest
 from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE
 from tenure.kube.facts.pods import read_pod
 from tenure.model.facts import AffinityTerm, NodeFact, PodFact
+from tenure.scheduling.packing.pod_requirements import build_pod_shape
+from tenure.scheduling.packing.topology_rules import TopologyGroups
 from tests.support.controller.builders import pod as pod_json
-from tests.unit.scheduling.builders import daemonset, instance_type, node, pod, pool, reasons, values_of
+from tests.unit.scheduling.builders import daemonset, expressions, instance_type, node, pod, pool, reasons, values_of
 from tests.unit.scheduling.packing.test_topology import (
     APP,
     build_cluster,
@@ -21,11 +23,115 @@ from tests.unit.scheduling.packing.test_topology import (
 
 RACK = "rack"
 RACKS = pool("racks", f"{RACK} In r1 r2")
+EVERY_POD = AffinityTerm(key=RACK, selector=(), namespace_selector=())
 BOTH_CAPACITY_TYPES = (instance_type("m.2xlarge", cpu=8, memory=32, capacity_types=("spot", "on-demand")),)
 
 
 def racked(name: str, rack: str, **more: object) -> NodeFact:
     return node(name, labels={ZONE: "a", CAPACITY_TYPE: "on-demand", RACK: rack}, **more)  # type: ignore[arg-type]
+
+
+# --- anti-affinity with a key that nodes lack ---
+
+
+@pytest.mark.parametrize("place", ["running", "pending", "daemonset"])
+def test_anti_affinity_with_an_unknown_key_restricts_no_other_pod(place: str) -> None:
+    excluding = {"namespace": "tenant", "cpu": 0.1, "anti_affinity": (EVERY_POD,)}
+    facts = {
+        "running": pod("excluding", node="n", **excluding),  # type: ignore[arg-type]
+        "pending": pod("excluding", **excluding),  # type: ignore[arg-type]
+        "daemonset": daemonset("excluding", pod("excluding", **excluding)),  # type: ignore[arg-type]
+    }
+    plan = build_cluster(pool(), node("n", cpu=2), facts[place], pod("small"), pod("large", cpu=4)).plan()
+    assert not plan.unschedulable and plan.nominations["small"] == "n"
+    assert [one.pods for one in plan.claims] == [("large",)]
+    assert all(one.key != RACK for one in plan.claims[0].requirements), "no requirement for the key of another pod"
+
+
+def test_pods_with_anti_affinity_with_an_unknown_key_share_nodes() -> None:
+    plan = build_cluster(pool(), *web(3, anti_affinity=term(RACK))).plan()
+    assert sizes(plan) == [3] and not plan.unschedulable
+
+
+def test_affinity_with_an_unknown_key_restricts_only_its_own_pod() -> None:
+    plan = build_cluster(pool(), pod("follower", namespace="tenant", affinity=(EVERY_POD,)), pod("other")).plan()
+    assert [one.pods for one in plan.claims] == [("other",)]
+    assert reasons(plan) == ["no launchable node and no existing node has the label rack"]
+
+
+def test_new_node_without_the_key_satisfies_anti_affinity_of_a_running_pod() -> None:
+    excluding = pod("excluding", node="n", anti_affinity=(EVERY_POD,))
+    plan = build_cluster(pool(), racked("n", "r1"), excluding, pod("p")).plan()
+    assert [one.pods for one in plan.claims] == [("p",)] and not plan.nominations
+
+
+def test_existing_node_without_the_key_satisfies_anti_affinity() -> None:
+    excluding = pod("excluding", node="n1", anti_affinity=(EVERY_POD,))
+    plan = build_cluster(RACKS, racked("n1", "r1"), node("n2"), excluding, pod("p")).plan()
+    assert plan.nominations == {"p": "n2"}
+
+
+def test_existing_node_with_the_key_is_used_before_new_nodes_without_it() -> None:
+    plan = build_cluster(pool(), racked("n", "r1"), *web(2, anti_affinity=term(RACK))).plan()
+    assert len(plan.nominations) == 1 and sizes(plan) == [1]
+
+
+def test_one_pod_for_each_value_of_the_key_and_all_others_on_nodes_without_it() -> None:
+    plan = build_cluster(RACKS, pool("open"), *web(6, anti_affinity=term(RACK))).plan()
+    racks = Counter[str]()
+    for one in plan.claims:
+        racks[one.labels.get(RACK, "")] += len(one.pods)
+    assert not plan.unschedulable and max(racks[name] for name in ("r1", "r2")) <= 1
+    assert racks[""] == 6 - racks["r1"] - racks["r2"]
+
+
+def test_pods_that_others_follow_prefer_a_node_with_the_key() -> None:
+    """Otherwise no node could satisfy the affinity of the others."""
+    follower = pod("follower", affinity=term(RACK))
+    expensive = pool("racks", f"{RACK} In r1", "node.kubernetes.io/instance-type In m.2xlarge")
+    plan = build_cluster(expensive, pool("open"), pod("leader", labels=APP), follower).plan()
+    assert not plan.unschedulable
+    assert {one.labels.get(RACK) for one in plan.claims} == {"r1"}
+
+
+def test_pod_that_requires_the_key_is_not_planned_on_a_node_without_it() -> None:
+    needs_rack = web(3, anti_affinity=term(RACK), terms=(expressions(f"{RACK} Exists"),))
+    plan = build_cluster(RACKS, pool("open"), *needs_rack).plan()
+    assert sorted(one.labels[RACK] for one in plan.claims) == ["r1", "r2"] and len(plan.unschedulable) == 1
+
+
+def test_pod_with_not_in_does_not_give_the_label_to_a_node_without_it() -> None:
+    """A NodePool that allows further values would give its node one of them."""
+    open_pool = pool("open", f"{RACK} NotIn r3")
+    plan = build_cluster(open_pool, *web(2, anti_affinity=term(RACK))).plan()
+    assert not plan.unschedulable and all(RACK not in one.labels for one in plan.claims)
+
+
+@pytest.mark.parametrize(("cpu", "launched"), [(3, 1), (99, 0)])
+def test_many_keys_of_a_pending_pod_do_not_multiply_attempts(cpu: int, launched: int) -> None:
+    """The existing nodes have five values of each key, and some lack it."""
+    keys = [f"example.com/key-{number}" for number in range(12)]
+    nodes = [
+        node(f"n{index}", cpu=1, labels={ZONE: "a"} | dict.fromkeys(keys[index % 3 :: 2], f"v{index % 5}"))
+        for index in range(15)
+    ]
+    terms = tuple(AffinityTerm(key=key, selector=(), namespace_selector=()) for key in keys)
+    plan = build_cluster(pool(), *nodes, pod("excluding", cpu=99, anti_affinity=terms), pod("p", cpu=cpu)).plan()
+    assert len(plan.claims) == launched and len(plan.unschedulable) == 2 - launched
+
+
+@pytest.mark.parametrize("key", ["failure-domain.beta.kubernetes.io/zone", "topology.ebs.csi.aws.com/zone"])
+def test_other_names_of_the_zone_label_are_topology_keys(key: str) -> None:
+    plan = build_cluster(pool(), *web(4, anti_affinity=term(key))).plan()
+    assert by_zone(plan) == {"a": 1, "b": 1, "c": 1} and len(plan.unschedulable) == 1
+    assert by_zone(build_cluster(pool(), *web(6, spreads=spread(key))).plan()) == {"a": 2, "b": 2, "c": 2}
+
+
+def test_groups_ignore_anti_affinity_without_nodes_for_it() -> None:
+    topology_groups = TopologyGroups(may_have_label=lambda key: key == ZONE)
+    by_rack, by_zones = (pod(labels=APP, anti_affinity=term(key)) for key in (RACK, ZONE))
+    topology_groups.add_shapes(map(build_pod_shape, (by_rack, by_zones)))
+    assert {group.topology_index.key for group in topology_groups.groups} == {ZONE}
 
 
 # --- several required affinity terms ---
