@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Final
 
+from tenure.apis.crd_schema import LABEL_VALUE
 from tenure.apis.durations import quote
 from tenure.apis.labels import WELL_KNOWN, is_injected_elsewhere, normalize_label_key
 from tenure.model.facts import Expression
@@ -28,6 +29,9 @@ LTE: Final = "Lte"
 BOUNDS: Final = (GT, LT, GTE, LTE)
 OPERATORS: Final = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST, *BOUNDS)
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
+_MAX_INTEGER: Final = 2**63 - 1
+_LABEL_VALUE: Final = re.compile(LABEL_VALUE)
+_MAX_LABEL_VALUE: Final = 63
 _MAX_VALUES: Final = 6
 _MAX_KEY: Final = 316
 """Characters of a label's key: 253 for the prefix, 63 for the name. Finding similar keys takes quadratic time."""
@@ -86,10 +90,10 @@ class Requirement:
         return other.complement and self._bounds_inside(other) and not any(self.has(value) for value in other.values)
 
     def example(self) -> str:
-        """An allowed value, always the same; empty if the label must be absent."""
+        """An allowed value, always the same; empty if the label must be absent, or no label can have such a value."""
         if not self.complement:
-            return min(self.values, default="")
-        number = self.gte if self.gte is not None else min(0, self.lte if self.lte is not None else 0)
+            return min(filter(_is_label_value, self.values), default="")
+        number = max(0, self.gte or 0)
         while str(number) in self.values:
             number += 1
         return str(number) if self._is_within_bounds(str(number)) else ""
@@ -161,7 +165,7 @@ def _intersect(left: Requirement, right: Requirement) -> Requirement:
     gte, lte = _max_defined(left.gte, right.gte), _min_defined(left.lte, right.lte)
     min_values = _max_defined(left.min_values, right.min_values)
     present = left.present or right.present
-    if gte is not None and lte is not None and gte > lte:
+    if _are_crossed(gte, lte):
         return Requirement(left.key, False, frozenset(), min_values=min_values, present=present)
     values = _combine_values(left, right)
     if gte is not None or lte is not None:
@@ -191,7 +195,16 @@ def _bounded_requirement(key: str, operator: str, expression: Expression) -> Req
 def _parse_integer(value: str) -> int | None:
     """None if the value is not an integer of at most 64 bits, as in Go."""
     number = int(value) if _INTEGER.fullmatch(value) else None
-    return number if number is not None and -(2**63) <= number < 2**63 else None
+    return number if number is not None and -_MAX_INTEGER - 1 <= number <= _MAX_INTEGER else None
+
+
+def _are_crossed(gte: int | None, lte: int | None) -> bool:
+    """Whether no label satisfies these bounds. A label value cannot be negative, since it starts with no sign."""
+    return max(0, gte or 0) > (_MAX_INTEGER if lte is None else min(lte, _MAX_INTEGER))
+
+
+def _is_label_value(value: str) -> bool:
+    return len(value) <= _MAX_LABEL_VALUE and _LABEL_VALUE.fullmatch(value) is not None
 
 
 def _is_between(number: int, gte: int | None, lte: int | None) -> bool:

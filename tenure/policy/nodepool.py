@@ -76,6 +76,8 @@ def _requirement_errors(pool: NodePool) -> Iterator[str]:
     for key, one in merged.items():
         if one.present and not one.complement and not one.values:
             yield f"{field}: the requirements for {key} exclude each other; remove one of them"
+        elif one.conflicts(one):
+            yield f"{field}: no label value satisfies {one}; expected a bound of 0 or more"
 
 
 def _nodeclass_errors(pool: NodePool) -> Iterator[str]:

@@ -15,7 +15,7 @@ from tenure.model.plan import PlannedNodeClaim
 from tenure.model.requirements import Requirements, one_of
 from tenure.scheduling.instance_type_table import Amounts, Indices, Mask
 from tenure.scheduling.nodeclaim_template import plan_from_template
-from tenure.scheduling.nodepool_requirements import INTERNAL_LABELS, without_internal_labels
+from tenure.scheduling.nodepool_requirements import nodeclaim_expressions
 from tenure.scheduling.nodepool_template import Offer, Option, RejectionReason
 from tenure.scheduling.offerings import STRICT, find_missing_variety
 from tenure.scheduling.settings import MAX_INSTANCE_TYPES
@@ -45,7 +45,7 @@ def build_planned_nodeclaim(
     requirements = _relax_min_values(draft, rows) if missing else draft.option.requirements
     nodeclaim = plan_from_template(
         pool,
-        without_internal_labels(requirements).without(labels.NODE_NAME_FIELD),
+        requirements.without(labels.NODE_NAME_FIELD),
         _nodeclaim_requirements(draft, requirements, rows),
         relaxed=bool(missing),
     )
@@ -94,10 +94,11 @@ def _nodeclaim_requirements(draft: NodeClaimDraft, requirements: Requirements, r
     capacity = one_of(labels.CAPACITY_TYPE, *sorted(set(table.capacity_types[offered])))
     if labels.CAPACITY_TYPE in requirements:
         capacity = requirements[labels.CAPACITY_TYPE].intersection(capacity)
-    rest = requirements.without(
-        labels.INSTANCE_TYPE, labels.CAPACITY_TYPE, labels.NODE_NAME_FIELD, *INTERNAL_LABELS
-    ).expressions()
-    return tuple(sorted((*rest, types, *capacity.expressions()), key=lambda one: (one.key, one.operator)))
+        if len(capacity.values) < (capacity.min_values or 0):
+            capacity = requirements[labels.CAPACITY_TYPE]
+    return nodeclaim_expressions(
+        requirements.without(labels.INSTANCE_TYPE, labels.CAPACITY_TYPE), types, *capacity.expressions()
+    )
 
 
 def _available_offerings(draft: NodeClaimDraft, rows: Indices) -> Mask:
@@ -125,13 +126,13 @@ def _types_expression(requirements: Requirements, names: list[str]) -> Expressio
 
 
 def _relax_min_values(draft: NodeClaimDraft, rows: Indices) -> Requirements:
-    """MIN_VALUES_POLICY=BestEffort: lower each minValues to the number that the types reach."""
+    """MIN_VALUES_POLICY=BestEffort: lower each minValues to the number that the types reach, and to 1 at least."""
     table = draft.offer.table
     return Requirements(
         requirement
         if requirement.min_values is None
         else replace(
-            requirement, min_values=min(requirement.min_values, table.count_distinct_values(requirement, rows))
+            requirement, min_values=max(1, min(requirement.min_values, table.count_distinct_values(requirement, rows)))
         )
         for requirement in draft.option.requirements.values()
     )

@@ -12,7 +12,7 @@ from tenure.model.instance_types import OfferingShard
 from tenure.model.nodeclaim.names import nodepool_owner_reference, to_requirement_json
 from tenure.model.plan import PlannedNodeClaim
 from tenure.model.requirements import Requirements
-from tenure.scheduling.nodepool_requirements import nodepool_requirements, template_labels, without_internal_labels
+from tenure.scheduling.nodepool_requirements import nodeclaim_expressions, nodepool_requirements, template_labels
 
 _NO_TIME: Final = {"__all__": {"time_added"}}
 _NO_FIELDS_OF_FACT: Final[Any] = {"node_class_ref": True, "taints": _NO_TIME, "startup_taints": _NO_TIME}
@@ -40,8 +40,8 @@ def build_static_nodeclaim(pool: NodePool, *, name: str, plan_id: str) -> NodeCl
 def plan_static_nodeclaim(pool: NodePoolFact, why: str) -> PlannedNodeClaim:
     """The template of a static NodePool, without instance types or requests (reference 2.12). Raises
     RequirementError."""
-    requirements = without_internal_labels(nodepool_requirements(pool))
-    nodeclaim = plan_from_template(pool, requirements, tuple(requirements.expressions()))
+    requirements = nodepool_requirements(pool)
+    nodeclaim = plan_from_template(pool, requirements, nodeclaim_expressions(requirements))
     return nodeclaim.model_copy(update={"why": why})
 
 

@@ -1,11 +1,30 @@
 """Labels and requirements of the nodes of a NodePool, without its instance types."""
 
-from tenure.apis.labels import INITIALIZED, NODEPOOL, REGISTERED, WELL_KNOWN, nodeclass_label
-from tenure.model.facts import NodePoolFact
-from tenure.model.requirements import Requirements
+import re
+from typing import Final
 
-INTERNAL_LABELS = (REGISTERED, INITIALIZED)
-"""Tenure sets them on each node, so that DaemonSets can select them."""
+from tenure.apis.crd_schema import QUALIFIED_NAME
+from tenure.apis.labels import (
+    HOSTNAME,
+    INITIALIZED,
+    NODECLASS,
+    NODEPOOL,
+    REGISTERED,
+    RESTRICTED_DOMAINS,
+    RESTRICTED_LABELS,
+    WELL_KNOWN,
+    nodeclass_label,
+)
+from tenure.model.facts import Expression, NodePoolFact
+from tenure.model.requirements import GTE, Requirements
+
+INTERNAL_LABELS: Final = {REGISTERED: "true", INITIALIZED: "true", HOSTNAME: "<new node>"}
+"""Labels that every node has, so that pods and DaemonSets can select them. The hostname of a new node is a placeholder
+that no label can have."""
+_MAX_KEY: Final = 316
+_MAX_REQUIREMENTS: Final = 100
+"""Limits of the CustomResourceDefinition of NodeClaims."""
+_KEY: Final = re.compile(QUALIFIED_NAME)
 
 
 def template_labels(pool: NodePoolFact) -> dict[str, str]:
@@ -26,10 +45,33 @@ def nodepool_labels(pool: NodePoolFact) -> dict[str, str]:
 
 def nodepool_requirements(pool: NodePoolFact) -> Requirements:
     """Requirements that every node of the pool satisfies, with internal labels. Raises RequirementError."""
-    labels = {**template_labels(pool), **dict.fromkeys(INTERNAL_LABELS, "true")}
+    labels = {**template_labels(pool), **INTERNAL_LABELS}
     return Requirements.from_expressions(pool.requirements).intersection(Requirements.from_labels(labels))
 
 
-def without_internal_labels(requirements: Requirements) -> Requirements:
-    """Requirements of the NodeClaim, without those that only DaemonSets need (reference 2.8)."""
-    return requirements.without(*INTERNAL_LABELS)
+def nodeclaim_expressions(requirements: Requirements, *others: Expression) -> tuple[Expression, ...]:
+    """The requirements and `others` in a form that the CustomResourceDefinition of NodeClaims accepts; sorted. They
+    allow the same nodes.
+
+    Left out are restricted labels, such as the hostname: a requirement for one allows its absence, or a label of the
+    NodeClaim satisfies it. If there are too many requirements, all custom labels are left out for the same reason.
+    """
+    # The intersection turns bounds that no value satisfies into DoesNotExist.
+    accepted = [one.intersection(one) for key, one in requirements.items() if is_requirement_key(key)]
+    found = Requirements(accepted).expressions()
+    if len(found) + len(others) > _MAX_REQUIREMENTS:
+        found = Requirements(one for one in accepted if one.key in WELL_KNOWN or one.min_values).expressions()
+    return tuple(sorted((*map(_without_negative_bound, found), *others), key=lambda one: (one.key, one.operator)))
+
+
+def _without_negative_bound(one: Expression) -> Expression:
+    """A label value cannot be negative, so that a negative lower bound means any whole number."""
+    return one.model_copy(update={"values": ("0",)}) if one.operator == GTE and int(one.values[0]) < 0 else one
+
+
+def is_requirement_key(key: str) -> bool:
+    """Whether the CustomResourceDefinition of NodeClaims accepts requirements for this label (`label_key_rules`)."""
+    if key in WELL_KNOWN or key == NODECLASS:
+        return True
+    is_restricted = key in RESTRICTED_LABELS or key.partition("/")[0].endswith(tuple(RESTRICTED_DOMAINS))
+    return not is_restricted and len(key) <= _MAX_KEY and _KEY.fullmatch(key) is not None

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tenure.apis.labels import CAPACITY_RESERVATION_ID, CAPACITY_TYPE, OS, RESERVED
+from tenure.apis.labels import CAPACITY_RESERVATION_ID, CAPACITY_TYPE, OS, RESERVED, is_injected_elsewhere
 from tenure.apis.quantity import format_amount
 from tenure.apis.resources import CPU, NODES, Resources
 from tenure.model.blockers import INSUFFICIENT_CAPACITY, NO_NODEPOOL_FITS
 from tenure.model.facts import DaemonSetFact, HostPort, NodeClaimFact, NodePoolFact
 from tenure.model.instance_types import ReservationHeadroom, UnavailableOffering
 from tenure.model.launch import UNAVAILABLE_FOR
-from tenure.model.requirements import Requirements, one_of
+from tenure.model.requirements import Requirement, Requirements, one_of
 from tenure.scheduling.burstable_types import names_burstable_types
 from tenure.scheduling.daemonsets import compute_daemon_overhead, daemon_host_ports, rows_running_daemon
 from tenure.scheduling.instance_type_table import Amounts, Indices, InstanceTypeTable, Mask, Prices
@@ -293,6 +293,8 @@ class Offer:
         return known
 
     def _build_option(self, requirements: Requirements, available: Mask, reservation: str) -> Option | RejectionReason:
+        if unlabelled := next(filter(_has_no_label_value, requirements.values()), None):
+            return RejectionReason(f"no label value satisfies {unlabelled}")
         fitting = self.table.types_with(requirements)
         if not fitting.any():
             return RejectionReason(f"no instance type satisfies {requirements.without(*self._own_keys())}")
@@ -309,6 +311,11 @@ class Offer:
             *INTERNAL_LABELS,
             *(key for key in self.template.labels if key not in self.template.pool.template_labels),
         )
+
+
+def _has_no_label_value(one: Requirement) -> bool:
+    """Whether NodeClaims would lack a custom label that they must have."""
+    return one.present and not one.example() and not is_injected_elsewhere(one.key)
 
 
 def _reservation_requirements(reservation: str) -> Requirements:

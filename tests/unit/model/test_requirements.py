@@ -174,9 +174,26 @@ def test_invalid_expression_is_rejected(operator: str, values: tuple[str, ...]) 
 
 def test_custom_labels_have_one_value_and_provider_labels_are_omitted() -> None:
     labels = reqs(
-        "team In red blue", "size Gte 4", "size NotIn 4", f"{INSTANCE_CPU} Gt 4", "gone DoesNotExist", "a Lt 0"
+        "team In red blue", "size Gte 4", "size NotIn 4", f"{INSTANCE_CPU} Gt 4", "gone DoesNotExist", "a Lt 2"
     )
-    assert labels.custom_labels() == {"team": "blue", "size": "5", "a": "-1"}
+    assert labels.custom_labels() == {"team": "blue", "size": "5", "a": "0"}
+
+
+@pytest.mark.parametrize(
+    "expression", ["a Lt 0", "a Lte -5", f"a Gt {2**63 - 1}", "a In -1 -2", f"a In {'x' * 64}", "a In +1"]
+)
+def test_custom_label_never_has_an_invalid_value(expression: str) -> None:
+    assert reqs(expression).custom_labels() == {}
+
+
+@pytest.mark.parametrize("expression", ["a Lt 0", "a Lte -5", f"a Gt {2**63 - 1}"])
+def test_bound_that_no_label_value_satisfies_conflicts_with_every_value(expression: str) -> None:
+    assert reqs("a Exists").conflicts(reqs(expression)) == ("a",)
+
+
+def test_negative_lower_bound_means_any_whole_number() -> None:
+    assert reqs("a Gt -5").custom_labels() == {"a": "0"}
+    assert not reqs("a Exists").conflicts(reqs("a Gt -5")) and reqs("a In x").conflicts(reqs("a Gt -5"))
 
 
 def test_requirements_from_choices_mark_other_well_known_labels_as_absent() -> None:

@@ -106,6 +106,10 @@ BUDGET = "spec.disruption.budgets[1]: budget '1' cannot be read: schedule '@dail
             "spec.template.spec.requirements: the requirements for team exclude each other",
         ),
         (
+            {"template": {"spec": {"requirements": [{"key": "size", "operator": "Lt", "values": ["0"]}]}}},
+            "spec.template.spec.requirements: no label value satisfies size Lte [-1]; expected a bound of 0 or more",
+        ),
+        (
             {"template": {"spec": {"requirements": [{"key": "team", "operator": "Gt", "values": [LONG]}]}}},
             "spec.template.spec.requirements: ",
         ),
