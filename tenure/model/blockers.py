@@ -179,6 +179,8 @@ NODEPOOLS_EXCLUDED: Final = "NodePoolsExcluded"
 INSUFFICIENT_CAPACITY: Final = "InsufficientCapacity"
 LIMITS_EXCEEDED: Final = "LimitsExceeded"
 MIN_VALUES: Final = "MinValues"
+NODECLAIM_REJECTED: Final = "NodeClaimRejected"
+NODECLAIM_NOT_CREATED: Final = "NodeClaimNotCreated"
 NODEPOOL_NOT_READY: Final = "NodePoolNotReady"
 NO_INSTANCE_TYPE_FITS: Final = "NoInstanceTypeFits"
 NO_NODEPOOL_FITS: Final = "NoNodePoolFits"
@@ -218,6 +220,15 @@ PENDING_PODS: Final[Mapping[str, Reason]] = {
         "too few instance types fit the pod for `minValues` of the NodePool",
         "lower `minValues`, or allow more instance types",
         clears_by_itself=False,
+    ),
+    NODECLAIM_REJECTED: Reason(
+        "the API server rejects the NodeClaim for the pod",
+        "fix the cause that the message names, such as an admission webhook or the worker's permissions",
+        clears_by_itself=False,
+    ),
+    NODECLAIM_NOT_CREATED: Reason(
+        "the API server failed to create the NodeClaim for the pod; the next plan tries again within a minute",
+        "check the API server and its admission webhooks, if it lasts",
     ),
     NODEPOOL_NOT_READY: Reason(
         "a NodePool that may fit the pod cannot launch nodes",

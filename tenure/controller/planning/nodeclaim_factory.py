@@ -16,7 +16,8 @@ from tenure.apis.labels import CAPACITY_TYPE, INSTANCE_TYPE, SPOT, ZONE, ZONE_ID
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.apis.quantity import parse_resources
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.model.blockers import LIMITS_EXCEEDED
+from tenure.model.blockers import LIMITS_EXCEEDED, NODECLAIM_NOT_CREATED, NODECLAIM_REJECTED
+from tenure.model.errors import Fault, Forbidden
 from tenure.model.facts import NodeClaimFact
 from tenure.model.instance_types import OfferingShard, list_offering_shards
 from tenure.model.launch import LaunchGroupMember
@@ -26,6 +27,8 @@ from tenure.model.requirements import Requirements
 
 MAX_GROUP_MEMBERS: Final = 500
 """Of one launch group, whose workflow has them in its state."""
+_MAX_FAULT: Final = 500
+"""Characters of a fault in the verdict on a pod."""
 
 
 def claim_names(plan_id: str, claims: Sequence[PlannedNodeClaim]) -> list[str]:
@@ -153,7 +156,8 @@ async def within_limits(
         after = resources.add(used[claim.pool], claim.capacity_bound or claim.requests, {resources.NODES: 1})
         over = resources.exceeded_resources(after, limits)
         if over:
-            rejected += _unschedulable_pods(claim, over, cache)
+            why = f"limits of NodePool {claim.pool} would be exceeded: {', '.join(over)}"
+            rejected += _unschedulable_pods(claim, why, LIMITS_EXCEEDED, cache)
         else:
             used[claim.pool] = after
             allowed.append(claim)
@@ -167,11 +171,21 @@ def nodepool_usage(claims: Sequence[NodeClaim]) -> dict[str, int]:
     return resources.add(resources.sum_resources(amounts), {resources.NODES: len(live)})
 
 
-def _unschedulable_pods(claim: PlannedNodeClaim, over: Sequence[str], cache: ClusterCache) -> list[UnschedulablePod]:
-    why = f"limits of NodePool {claim.pool} would be exceeded: {', '.join(over)}"
+def pods_without_nodeclaim(
+    name: str, claim: PlannedNodeClaim, fault: Fault, cache: ClusterCache
+) -> list[UnschedulablePod]:
+    """The pods of a NodeClaim that could not be created, with the message of the API server.
+
+    The sentence leaves out the name of the NodeClaim, which differs in each plan, so that events are not repeated."""
+    needs_attention = not fault.retryable or isinstance(fault, Forbidden)
+    why = f"NodeClaim of NodePool {claim.pool} not created: {fault.message.replace(name, 'NAME')[:_MAX_FAULT]}"
+    return _unschedulable_pods(claim, why, NODECLAIM_REJECTED if needs_attention else NODECLAIM_NOT_CREATED, cache)
+
+
+def _unschedulable_pods(claim: PlannedNodeClaim, why: str, code: str, cache: ClusterCache) -> list[UnschedulablePod]:
     pods = (cache.pods.get(uid) for uid in claim.pods)
     return [
-        UnschedulablePod(pod_uid=pod.uid, namespace=pod.namespace, name=pod.name, reason=why, code=LIMITS_EXCEEDED)
+        UnschedulablePod(pod_uid=pod.uid, namespace=pod.namespace, name=pod.name, reason=why, code=code)
         for pod in pods
         if pod is not None
     ]

@@ -26,6 +26,7 @@ from tenure.controller.planning.nodeclaim_factory import (
     count_created,
     group_ids,
     launch_drafts,
+    pods_without_nodeclaim,
     within_limits,
 )
 from tenure.controller.planning.planner_process import PlannerClient, PlannerProcess
@@ -176,12 +177,14 @@ class Provisioner:
         names = claim_names(plan_id, allowed)
         planned = dict(zip(names, allowed, strict=True))
         await process.commit(planned, now=self._now())
-        made = await self._create(plan_id, planned, backoff, spread=self._in_interruption_burst(request))
+        made, faults = await self._create(plan_id, planned, backoff, spread=self._in_interruption_burst(request))
         await self._retract_nodeclaims(process, set(names) - {claim.name for claim in made})
         if self._buffers:
             self._buffers.assign({pod: claim.name for claim in made for pod in planned[claim.name].virtual_pods})
         vacated = self._nominated_targets(plan)
         nominated = self._update_nominations(plan, {claim.name: planned[claim.name] for claim in made})
+        for name, fault in faults.items():
+            rejected += pods_without_nodeclaim(name, planned[name], fault, self._cache)
         unschedulable = (*plan.unschedulable, *rejected)
         self._nominations.remove_unschedulable(unschedulable, self._now())
         await self._verdict_events.publish([one.pod_uid for one in unschedulable[:MAX_EVENTS]])
@@ -215,11 +218,14 @@ class Provisioner:
 
     async def _create(
         self, plan_id: str, planned: Mapping[str, PlannedNodeClaim], backoff: BackoffPass, *, spread: bool
-    ) -> list[NodeClaim]:
+    ) -> tuple[list[NodeClaim], dict[str, Fault]]:
+        """The created NodeClaims and, by name, why the others were not created."""
         ones = list(planned.values())
         shards = assign_shards(ones, self._zones_of) if spread else [None] * len(ones)
         groups = group_ids(plan_id, ones, shards)
         launches = dict(zip(planned, zip(groups, shards, strict=True), strict=True))
+
+        faults: dict[str, Fault] = {}
 
         async def create(name: str) -> NodeClaim | None:
             group, shard = launches[name]
@@ -231,18 +237,18 @@ class Provisioner:
                 offering_shard=shard,
                 pod_groups=self.backoff_tracker.annotation_of(planned[name], backoff.groups),
             )
-            made = await self._create_nodeclaim(nodeclaim)
+            made = await self._create_nodeclaim(nodeclaim, faults)
             if made is not None:
                 count_created(self._meter, made)
                 self._cache.assume_nodeclaim(nodeclaim_fact(made.to_object()))
             return made
 
-        made = await call_for_each(planned, create)
-        return [claim for claim in made if claim is not None]
+        made = [one for one in await call_for_each(planned, create) if one is not None]
+        return made, faults
 
-    async def _create_nodeclaim(self, nodeclaim: NodeClaim) -> NodeClaim | None:
-        """None if it was not created. A NodeClaim whose creation got no response is read: if it exists and were left
-        out of its launch group, it would wait until its launch deadline."""
+    async def _create_nodeclaim(self, nodeclaim: NodeClaim, faults: dict[str, Fault]) -> NodeClaim | None:
+        """Adds the fault if it was not created. A NodeClaim whose creation got no response is read: if it exists and
+        were left out of its launch group, it would launch about a minute later."""
         try:
             return await self._claims.create(nodeclaim)
         except Fault as fault:
@@ -250,6 +256,7 @@ class Provisioner:
                 if fault.retryable and (existing := await self._claims.get(nodeclaim.name)):
                     return existing
             log.error("NodeClaim not created", name=nodeclaim.name, fault=str(fault))
+            faults[nodeclaim.name] = fault
             return None
 
     def _zones_of(self, node_class: str) -> list[str]:

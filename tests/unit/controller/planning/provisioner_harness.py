@@ -34,12 +34,15 @@ class FailingNodeClaims(FakeNodeClaims):
     def __init__(self) -> None:
         super().__init__()
         self.create_failures = 0
+        self.not_created: list[NodeClaim] = []
+        self.create_fault: type[Fault] = TryLater
         self.lost_responses = 0
 
     async def create(self, claim: NodeClaim) -> NodeClaim:
         if self.create_failures:
             self.create_failures -= 1
-            raise TryLater("told to fail")
+            self.not_created.append(claim)
+            raise self.create_fault(f'POST nodeclaims: NodeClaim "{claim.name}" is refused')
         created = claim.to_object()
         created["metadata"] |= {"uid": f"uid-{claim.name}", "creationTimestamp": stamp()}
         self.found.setdefault(claim.name, created)
@@ -116,8 +119,8 @@ class ProvisionerHarness(CacheHarness):
             self.cache, lambda pool: self.not_ready_grace_periods.get(pool, timedelta(minutes=5))
         )
         expected_pods = ExpectedPods(self.cache, self.nominations, not_ready)
-        verdicts = PodVerdicts(self.cache, self.nominations, not_ready, expected_pods, lambda pool: Deadlines())
-        self.verdict_events = PodVerdictEvents(self.cache, verdicts, self.events, lambda: self.now)
+        self.verdicts = PodVerdicts(self.cache, self.nominations, not_ready, expected_pods, lambda pool: Deadlines())
+        self.verdict_events = PodVerdictEvents(self.cache, self.verdicts, self.events, lambda: self.now)
         self.provisioner = Provisioner(
             cache=self.cache,
             nominations=self.nominations,

@@ -13,7 +13,7 @@ from tenure.controller.cache.expected_pods import OTHER_SCHEDULER_LIMIT
 from tenure.controller.planning.catalog import FRESH_FOR, RETRY_AFTER
 from tenure.controller.planning.pod_groups import pod_group
 from tenure.controller.planning.pod_verdict_events import MIN_AGE, UNTRIED_LIMIT
-from tenure.model.errors import TryLater
+from tenure.model.errors import BadInput, Fault, Forbidden, NotFound, Throttled, TryLater
 from tenure.model.plan import ReleasedPod
 from tests.support.controller.builders import Json, claim, node, node_class, pod, pod_of_scheduler, pool, stamp
 from tests.support.injected_errors import fail_for, named
@@ -74,6 +74,56 @@ async def test_pods_of_a_failed_creation_are_planned_again(harness: ProvisionerH
     assert (await harness.plan("plan-1")).created == 0
     assert harness.nominations.nomination_of("uid-p0") is None
     assert (await harness.plan("plan-2")).created == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "clears_by_itself"),
+    [
+        (BadInput, "NodeClaimRejected", False),
+        (Forbidden, "NodeClaimRejected", False),
+        (NotFound, "NodeClaimRejected", False),
+        (TryLater, "NodeClaimNotCreated", True),
+        (Throttled, "NodeClaimNotCreated", True),
+    ],
+)
+async def test_pods_of_a_failed_creation_have_a_verdict_until_a_plan_succeeds(
+    harness: ProvisionerHarness, fault: type[Fault], code: str, clears_by_itself: bool
+) -> None:
+    harness.add_pods(2)
+    harness.claims.create_fault, harness.claims.create_failures = fault, 2
+    for plan_id in ("plan-1", "plan-2"):
+        outcome = await harness.plan(plan_id)
+        assert (outcome.created, outcome.nominated, outcome.unschedulable) == (0, 0, 2)
+    sample = "karpenter_scheduler_unschedulable_pods_count", ("provisioner",), 2.0
+    assert harness.meter.drain_records().count(sample) == 2
+    sentence = 'NodeClaim of NodePool general not created: POST nodeclaims: NodeClaim "NAME" is refused'
+    assert set(harness.events.messages("FailedScheduling")) == {f"{FAILED}{code}: {sentence}"}
+    verdict = harness.verdicts.verdict_of(harness.cache.pods["uid-p0"], harness.now)
+    assert (verdict.code, verdict.sentence, verdict.clears_by_itself) == (code, sentence, clears_by_itself)
+    assert verdict.remedy
+    outcome = await harness.plan("plan-3")
+    assert (outcome.created, outcome.unschedulable) == (1, 0)
+    assert harness.verdicts.code_of(harness.cache.pods["uid-p0"], harness.now) == "Nominated"
+
+
+async def test_failed_creation_leaves_pods_of_other_nodeclaims_alone(harness: ProvisionerHarness) -> None:
+    harness.add_pods(1, "a", nodeSelector={labels.ZONE: "a"})
+    harness.add_pods(1, "b", nodeSelector={labels.ZONE: "b"})
+    harness.claims.create_failures = 1
+    outcome = await harness.plan()
+    assert (outcome.created, outcome.nominated, outcome.unschedulable) == (1, 1, 1)
+
+
+async def test_late_nodeclaim_of_a_failed_creation_clears_the_verdict(harness: ProvisionerHarness) -> None:
+    """The API server stores the NodeClaim after the client's timeout."""
+    harness.add_pods(2)
+    harness.claims.create_failures = 1
+    await harness.plan("plan-1")
+    late = await harness.claims.create(harness.claims.not_created[0])
+    harness.apply_objects("nodeclaims", late.to_object())
+    outcome = await harness.plan("plan-2")
+    assert (outcome.created, outcome.nominated, outcome.unschedulable) == (0, 2, 0)
+    assert harness.verdicts.code_of(harness.cache.pods["uid-p0"], harness.now) == "Nominated"
 
 
 async def test_nodeclaim_with_a_lost_creation_response_is_launched(harness: ProvisionerHarness) -> None:
