@@ -73,9 +73,11 @@ class LaunchGroups:
         self._start_task(self._run_group(draft, draft))
 
     def add_joining(self, one: LaunchGroupJoinRequest) -> None:
-        """Add a NodeClaim that no plan created. A repeated signal is ignored."""
+        """Add a NodeClaim that no plan created, or whose plan left it out. A repeated signal is ignored, and one for a
+        plan whose groups are not known yet."""
         state = self._state()
-        if one.uid in self._known_uids():
+        is_plan_pending = state.plan_id != "" and one.group_id.startswith(f"{state.plan_id}-")
+        if is_plan_pending or one.uid in self._known_uids():
             return
         self._update_state(joining=(*state.joining, one))
         if not state.joining:
@@ -96,7 +98,7 @@ class LaunchGroups:
             if len(self._state().joining) <= known:
                 break
             known = len(self._state().joining)
-            await workflow.sleep(pause, summary="collect NodeClaims that no plan created")
+            await workflow.sleep(pause, summary="collect NodeClaims without a launch group")
         joining = self._state().joining
         self._update_state(joining=())
         by_equality: dict[str, list[LaunchGroupJoinRequest]] = {}

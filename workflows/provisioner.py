@@ -58,9 +58,9 @@ class ProvisioningWorkflow(IgnoresCancellation):
             at_once = demand.at_once or (previous is not None and previous.at_once)
             self._update_state(demand=demand.model_copy(update={"at_once": at_once}))
 
-    @workflow.signal(description="From a NodeClaim that no plan created: launch it with equal NodeClaims")
+    @workflow.signal(description="From a NodeClaim without a launch group: launch it with equal NodeClaims")
     def join_launch_group(self, nodeclaim: LaunchGroupJoinRequest) -> None:
-        """Launch a NodeClaim that no plan created, together with equal ones."""
+        """Launch a NodeClaim that no plan created, or whose plan left it out, together with equal ones."""
         self._groups.add_joining(nodeclaim)
 
     @workflow.signal(description="From a launch or the watch: offerings that are unavailable or were interrupted")

@@ -153,13 +153,16 @@ class ObservedNodeClass(Message):
 
 
 class LaunchGroupJoinRequest(Message):
-    """Signal to Provisioning: a NodeClaim that no plan created, and that may launch with others of the same hash."""
+    """Signal to Provisioning: a NodeClaim that is in no launch group, and that may launch with others of the same
+    hash."""
 
     name: str
     uid: str
     pool: str
     node_class: str
     launch_hash: str
+    group_id: str = ""
+    """The launch group of its plan, which has not launched it; empty if no plan created it."""
 
 
 class ObservedUnavailableOfferings(Message):

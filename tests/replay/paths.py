@@ -184,6 +184,16 @@ async def nodeclaim_joined(fake: WorkerHarness) -> Runs:
     return {"": nodeclaim_handles[1], "provisioning": handle}
 
 
+async def nodeclaim_created_late(fake: WorkerHarness) -> Runs:
+    """The plan got no response to the creation of the NodeClaim, so that its launch group does not exist."""
+    handle = await start_provisioning(fake)
+    planned = {LAUNCH_GROUP: "plan-0"}
+    made = fake.claims.add("a", born=await fake.now(), labels={NODEPOOL: "default"}, annotations=planned)
+    nodeclaim_handle = await fake.start(made, alike="x")
+    await wait_until_skipping_time(fake, partial(is_in_phase, nodeclaim_handle, Phase.REGISTRATION), seconds=5)
+    return {"": nodeclaim_handle, "provisioning": handle}
+
+
 async def nodeclaim_recovered(fake: WorkerHarness) -> Runs:
     """The workflow was lost with Temporal's store; an observation then wrongly reports the NodeClaim as deleted."""
     first = await ready_nodeclaim(fake)
@@ -300,6 +310,7 @@ PATHS: dict[str, Path] = {
         nodeclaim_faults,
         nodeclaim_group_retries,
         nodeclaim_joined,
+        nodeclaim_created_late,
         nodeclaim_recovered,
         nodeclaim_drifted,
         nodeclaim_drain_blocked,

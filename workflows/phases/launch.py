@@ -1,9 +1,11 @@
 """Launch: from a NodeClaim to an instance. This is the first phase, before registration.
 
-A NodeClaim of a plan waits for the result of its launch group. A NodeClaim that a user created joins a launch group, or
-launches individually as a group of one. The request is always recorded in a history before EC2 is called.
+A NodeClaim of a plan waits for the result of its launch group. If there is none, because the response to its creation
+was lost, it joins another launch group. A NodeClaim that a user created joins a launch group, or launches individually
+as a group of one. The request is always recorded in a history before EC2 is called.
 """
 
+from collections.abc import Callable
 from datetime import timedelta
 
 from temporalio import workflow
@@ -34,6 +36,9 @@ from workflows.nodeclaim_context import NodeClaimContext
 from workflows.phases.failure import fail_nodeclaim
 from workflows.phases.recovery import needs_recovery, recover_state
 
+JOIN_AFTER = timedelta(seconds=60)
+"""Time without a result after which a NodeClaim of a plan asks to join a launch group. Provisioning ignores the request
+if a group has it."""
 RETRY_AFTER = timedelta(seconds=10)
 """Delay between attempts of a NodeClaim that launches individually."""
 RETRY_AFTER_OVERDUE = timedelta(minutes=2)
@@ -63,16 +68,23 @@ async def _join_launch_group(context: NodeClaimContext) -> bool:
         return True
     if not (identity.pool and identity.launch_hash) or state.group is not None or state.launched is not None:
         return False
+    joined = await _send_join_request(context)
+    context.update_state(joined=joined)
+    return joined
+
+
+async def _send_join_request(context: NodeClaimContext) -> bool:
+    """False if there is no Provisioning workflow."""
+    identity = context.state.identity
     request = LaunchGroupJoinRequest(
         name=context.name,
         uid=context.uid,
         pool=identity.pool,
         node_class=identity.node_class,
         launch_hash=identity.launch_hash,
+        group_id=identity.group_id,
     )
-    joined = await try_signal(ids.provisioning(identity.cluster), "join_launch_group", request)
-    context.update_state(joined=joined)
-    return joined
+    return await try_signal(ids.provisioning(identity.cluster), "join_launch_group", request)
 
 
 async def _wait_for_launch_group(context: NodeClaimContext) -> None:
@@ -81,20 +93,32 @@ async def _wait_for_launch_group(context: NodeClaimContext) -> None:
     The launch group terminates an instance whose NodeClaim is gone. After a temporary rejection, the NodeClaim launches
     individually, with its own client tokens.
     """
-    await context.wait_or_alarm(
-        lambda: (
-            _has_launch_result(context)
-            or context.state.rejection is not None
-            or not context.state.observed.exists
-            or (context.state.overdue and context.is_deleting)
-        ),
-        summary="launch deadline",
-    )
+
+    def has_ended() -> bool:
+        state = context.state
+        is_over = not state.observed.exists or (state.overdue and context.is_deleting)
+        return is_over or state.launched is not None or state.rejection is not None
+
+    if context.state.identity.group_id and context.state.identity.launch_hash:
+        await _repeat_join_request(context, has_ended)
+    await context.wait_or_alarm(has_ended, summary="launch deadline")
     rejection = context.state.rejection
     if rejection and not rejection.final:
         context.update_state(launch_attempt=context.state.launch_attempt + 1)
         _set_blocked_by(context, rejection)
         await _wait_before_retry(context)
+
+
+async def _repeat_join_request(context: NodeClaimContext, has_ended: Callable[[], bool]) -> None:
+    """Ask to join a launch group at intervals, until the deadline. The plan may have left the NodeClaim out, since it
+    got no response to the creation. A request during the plan is ignored."""
+    while not await context.wait_until_deadline(
+        has_ended, sooner=context.now + JOIN_AFTER, summary="result of the launch group"
+    ):
+        if context.is_past_deadline():
+            return
+        if not context.is_deleting:
+            await _send_join_request(context)
 
 
 async def _launch_individually(context: NodeClaimContext) -> Phase:

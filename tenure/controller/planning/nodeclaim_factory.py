@@ -93,8 +93,8 @@ def _same_launch(claim: PlannedNodeClaim) -> str:
 
 
 def launch_hash(claim: NodeClaimFact) -> str:
-    """A hash of all fields that determine the launch of a NodeClaim without a plan or an instance; else empty."""
-    if claim.provider_id or labels.LAUNCH_GROUP in claim.annotations:
+    """A hash of all fields that determine the launch of a NodeClaim without an instance; else empty."""
+    if claim.provider_id:
         return ""
     fields = {
         "labels": sorted(claim.labels.items()),
