@@ -15,13 +15,15 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from benchmarks.report import describe_machine
 from benchmarks.workloads import KINDS, make_scenario
+from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE
 from tenure.kube.facts.pods import read_pod
-from tenure.model.facts import PodFact
+from tenure.model.facts import Expression, PodFact
 from tenure.model.plan import Plan
 from tenure.scheduling.snapshot import Change
 from tests.support.hostile.objects import BASES, list_fields, put
@@ -59,12 +61,43 @@ def _pending_pod(name: str, path: str, value: Any) -> PodFact:
     return read_pod(json.loads(stored)).model_copy(update={"unschedulable": True})
 
 
-def plan_pods(ordinary: int, hostile: int, workload_name: str = "diverse") -> tuple[Plan, set[str], float]:
-    """The plan, the UIDs of the ordinary pods, and the CPU seconds of applying the facts and planning."""
+def costly_pods() -> list[PodFact]:
+    """Pods whose constraints multiply: required terms with preferences, distinct terms, and domains of several
+    labels."""
+    plain = {
+        "uid": "",
+        "namespace": "default",
+        "name": "",
+        "requests": {"cpu": 10, "pods": 1},
+        "created": NOW,
+        "unschedulable": True,
+        "labels": {"app": "costly"},
+    }
+    zones = [[Expression(key=ZONE, operator="NotIn", values=(f"x{number}",))] for number in range(1_000)]
+    apps = [[Expression(key="app", operator="In", values=(f"x{number}",))] for number in range(1_500)]
+    itself = [Expression(key="app", operator="In", values=("costly",))]
+    keys = (INSTANCE_TYPE, ZONE, CAPACITY_TYPE, "karpenter.k8s.aws/instance-family", "karpenter.k8s.aws/instance-size")
+    constraints: tuple[dict[str, Any], ...] = (
+        {"required_terms": zones, "preferred_terms": [{"weight": 1, "expressions": zone} for zone in zones]},
+        {"anti_affinity": [{"key": HOSTNAME, "selector": app} for app in apps]},
+        {"spreads": [{"key": key, "max_skew": 1, "selector": itself} for key in keys]},
+    )
+    return [
+        PodFact.model_validate({**plain, "uid": f"costly-{kind}-{number}", "name": f"costly-{kind}-{number}", **more})
+        for kind, more in enumerate(constraints)
+        for number in range(100)
+    ]
+
+
+def plan_pods(
+    ordinary: int, hostile: int, workload_name: str = "diverse", more: Iterable[PodFact] = ()
+) -> tuple[Plan, set[str], float]:
+    """The plan, the UIDs of the ordinary pods, and the CPU seconds of applying the facts and planning. `more`: other
+    hostile pods."""
     workload = make_scenario(workload_name, ordinary)
     pods = workload.pod_facts()
     uids = {one.uid for one in pods}
-    pods += hostile_pods(hostile)
+    pods += [*hostile_pods(hostile), *more]
     state = workload.cluster_state()
     gc.collect()
     began = time.process_time()

@@ -254,7 +254,7 @@ PENDING_PODS: Final[Mapping[str, Reason]] = {
         "the pod cannot use its volumes", "fix the PersistentVolumeClaim that the message names", clears_by_itself=False
     ),
     POD_UNPLANNABLE: Reason(
-        "the pod has a field that Tenure does not support, or cannot be read",
+        "the pod has a field that Tenure does not support, cannot be read, or takes too long to plan",
         "change the field that the message names",
         clears_by_itself=False,
     ),

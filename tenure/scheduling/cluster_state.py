@@ -129,7 +129,7 @@ class ClusterState:
         if not shaped_pods:
             return strip_virtual_pods(Plan(unschedulable=tuple(rejected)), virtual)
         inputs = self._build_pass_inputs(now, tuple(unavailable), grace, reservations or {})
-        plan_result = self._plan_pods(shaped_pods, replace(inputs, launch_blockers=launch_blockers or {}))
+        plan_result = self._plan_pods(shaped_pods, replace(inputs, launch_blockers=launch_blockers or {}), now)
         unschedulable = (*rejected, *plan_result.unschedulable)
         return strip_virtual_pods(plan_result.model_copy(update={"unschedulable": unschedulable}), virtual)
 
@@ -138,7 +138,7 @@ class ClusterState:
         grace = (request.not_ready_grace, request.not_ready_grace_by_pool)
         shaped_pods = list(self._shape_pending_pods(request.now, []))
         inputs = self._build_pass_inputs(request.now, request.unavailable, grace, request.reservations)
-        plan_result = self._plan_pods(shaped_pods, inputs) if shaped_pods else Plan()
+        plan_result = self._plan_pods(shaped_pods, inputs, request.now) if shaped_pods else Plan()
         virtual = frozenset(pod.uid for pods in self._facts.virtual.values() for pod in pods)
         waiting = {pod.uid: pod for _, pod in shaped_pods}
         return decide_disruption(
@@ -155,8 +155,8 @@ class ClusterState:
             request,
         )
 
-    def _plan_pods(self, shaped_pods: list[tuple[PodShape, PodFact]], inputs: PassInputs) -> Plan:
-        return self.guard.plan(shaped_pods, lambda pods: plan_pods(pods, inputs, self._pass_settings()))
+    def _plan_pods(self, shaped_pods: list[tuple[PodShape, PodFact]], inputs: PassInputs, now: datetime) -> Plan:
+        return self.guard.plan(shaped_pods, lambda pods: plan_pods(pods, inputs, self._pass_settings()), now)
 
     def _pass_settings(self) -> PassSettings:
         settings = self.settings

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
 from typing import Final
 
 from tenure.model.blockers import POD_UNPLANNABLE
@@ -11,11 +12,13 @@ from tenure.model.nodeoverlays import OverlayFact
 from tenure.model.plan import Plan
 from tenure.scheduling.packing.packer import unscheduled_pod
 from tenure.scheduling.packing.pod_requirements import PodShape, PodShapeCache, build_pod_shape
-from tenure.scheduling.pods import constraints_of, node_requirement_alternatives
+from tenure.scheduling.pods import constraints_of, find_excessive_terms, node_requirement_alternatives
 from tenure.scheduling.snapshot import Change, FactKind
 
 MAX_ATTEMPTS: Final = 64
 """Plans to find the pods that make planning fail, including the failed plan."""
+RETRY_AFTER: Final = timedelta(minutes=5)
+"""Pods that exceed the planning budget are planned again after this time, since the cluster has changed."""
 _GUARDED: Final[Sequence[tuple[FactKind, type, str]]] = (
     ("pod", PodFact, "Pod"),
     ("node", NodeFact, "Node"),
@@ -35,7 +38,9 @@ class PlannerGuard:
         self._pod_shapes = pod_shapes
         self.invalid_objects = InvalidObjects()
         self._faulty_pods: dict[str, str] = {}
-        """The error of each pod that made planning fail, by UID."""
+        """Why each of these pods is not planned, by UID: it made planning fail, or exceeded the planning budget."""
+        self._retry_at: dict[str, datetime] = {}
+        """When a pod that exceeded the budget is planned again."""
 
     def of(self, fact: GuardedFact, step: str = "") -> AbstractContextManager[None]:
         """`step`: distinguishes several guards of the same object."""
@@ -50,6 +55,8 @@ class PlannerGuard:
         match change.fact:
             case PodFact() as pod:
                 self._faulty_pods.pop(change.key, None)
+                if problem := find_excessive_terms(pod):
+                    return change.model_copy(update={"fact": _unplannable_pod(pod, pod.unplannable or problem)})
                 with self.of(pod):
                     if not pod.node_name:
                         self._pod_shapes.shape(pod)
@@ -57,9 +64,12 @@ class PlannerGuard:
                         hash(build_pod_shape(pod))
                     return change
                 self._pod_shapes.discard(change.key)
-                return change.model_copy(update={"fact": _unplannable_pod(pod)})
+                unplannable = _unplannable_pod(pod, "the pod cannot be read for planning")
+                return change.model_copy(update={"fact": unplannable})
             case DaemonSetFact() as daemonset:
                 with self.of(daemonset):
+                    if problem := find_excessive_terms(daemonset.pod):
+                        raise ValueError(problem)
                     node_requirement_alternatives(constraints_of(daemonset.pod))
                     return change
                 return None
@@ -71,8 +81,12 @@ class PlannerGuard:
             self.invalid_objects.forget_object("Pod", uid)
         self._faulty_pods.clear()
 
-    def plan(self, shaped_pods: ShapedPods, make_plan: Callable[[ShapedPods], Plan]) -> Plan:
-        """The plan without the pods that make planning fail. Raises the error if every pod does."""
+    def plan(self, shaped_pods: ShapedPods, make_plan: Callable[[ShapedPods], Plan], now: datetime) -> Plan:
+        """The plan without the pods that make planning fail, or recently exceeded its budget. Raises the error if every
+        pod makes it fail."""
+        for uid in [uid for uid, at in self._retry_at.items() if at <= now]:
+            self._faulty_pods.pop(uid, None)
+            del self._retry_at[uid]
         usable: ShapedPods = [one for one in shaped_pods if one[1].uid not in self._faulty_pods]
         try:
             plan = make_plan(usable)
@@ -80,10 +94,13 @@ class PlannerGuard:
             usable = self._exclude_faulty(usable, make_plan, error)
             plan = make_plan(usable)
         rejected = [
-            unscheduled_pod(pod, f"planning fails with this pod: {self._faulty_pods[pod.uid]}", POD_UNPLANNABLE)
+            unscheduled_pod(pod, self._faulty_pods[pod.uid], POD_UNPLANNABLE)
             for _, pod in shaped_pods
             if pod.uid in self._faulty_pods
         ]
+        for one in plan.unschedulable:
+            if one.code == POD_UNPLANNABLE:
+                self._faulty_pods[one.pod_uid], self._retry_at[one.pod_uid] = one.reason, now + RETRY_AFTER
         return plan.model_copy(update={"unschedulable": (*rejected, *plan.unschedulable)}) if rejected else plan
 
     def _exclude_faulty(
@@ -97,7 +114,8 @@ class PlannerGuard:
             raise error
         for uid, (pod, why) in found.items():
             with self.of(pod):
-                self._faulty_pods[uid] = self.invalid_objects.record(_object_key(pod), why)
+                error_message = self.invalid_objects.record(_object_key(pod), why)
+                self._faulty_pods[uid] = f"planning fails with this pod: {error_message}"
         return [one for one in usable if one[1].uid not in found]
 
     def _forget(self, change: Change) -> None:
@@ -133,10 +151,9 @@ def _object_key(fact: GuardedFact, step: str = "") -> ObjectKey:
     return ObjectKey(_KINDS[type(fact)], name, fact.uid, f"{PLANNER_STEPS}-{step}" if step else PLANNER_STEPS)
 
 
-def _unplannable_pod(pod: PodFact) -> PodFact:
+def _unplannable_pod(pod: PodFact, why: str) -> PodFact:
     """The safest form: the pod is not planned, and its node is protected from voluntary disruption."""
     terms = ("spreads", "affinity", "anti_affinity", "required_terms", "preferred_terms", "tolerations")
-    why = "the pod cannot be read for planning"
     return pod.model_copy(
         update={**dict.fromkeys(terms, ()), "node_selector": {}, "do_not_disrupt": "true", "unplannable": why}
     )

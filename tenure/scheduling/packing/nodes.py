@@ -7,6 +7,7 @@ the amounts; those of other drivers are unknown until they run. Existing nodes h
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -196,7 +197,9 @@ class NodeArrays:
         self._slot_ids: dict[tuple[int, int], int] = {}
         self._slot_by_node: Indices = np.zeros(_INITIAL_CAPACITY, dtype=np.intp)
         self._target_rows: Indices = np.zeros(_INITIAL_CAPACITY, dtype=np.intp)
-        self._slot_transitions: dict[Variant, list[int]] = {}
+        self._used_slots: dict[int, None] = {}
+        """The slots that new nodes have or had, in their order. Others exist only as transitions."""
+        self._slot_transitions: dict[Variant, dict[int, int]] = {}
         self._ports: dict[HostPort, set[int]] = {}
 
     def to_vector(self, requests: Mapping[str, int]) -> Amounts:
@@ -208,9 +211,10 @@ class NodeArrays:
         admitting[: self.existing_count] = self.existing_nodes.admitting(variant)
         transitions = self._next_slots(variant)
         if transitions:
-            slots = self._slot_by_node[: self.count - self.existing_count]
-            admitting[self.existing_count :] = np.array([slot >= 0 for slot in transitions], dtype=bool)[slots]
-            for slot, following in enumerate(transitions):
+            joinable: Mask = np.zeros(len(self.slots), dtype=bool)
+            joinable[[slot for slot, following in transitions.items() if following >= 0]] = True
+            admitting[self.existing_count :] = joinable[self._slot_by_node[: self.count - self.existing_count]]
+            for slot, following in transitions.items():
                 if following >= 0 and following != slot:
                     self._check_targets(admitting, slot, following)
         return admitting
@@ -242,8 +246,8 @@ class NodeArrays:
             number = node_index - self.existing_count
             new_node = self.new_nodes[number]
             new_node.pods += pods
-            new_node.slot = int(self._next_slots(variant)[new_node.slot])
-            self._slot_by_node[number] = new_node.slot
+            new_node.slot = self._slot_by_node[number] = self._next_slots(variant)[new_node.slot]
+            self._used_slots[new_node.slot] = None
 
     def add_node(self, offer: Offer, option: Option, rows: Indices, headroom: Amounts) -> int:
         """Add a new node with this headroom that must fit all `rows`. Returns its node index."""
@@ -256,6 +260,7 @@ class NodeArrays:
         self.free[self.count] = headroom
         slot = self._slot_id(offer, option)
         self._slot_by_node[number], self._target_rows[number] = slot, rows[0]
+        self._used_slots[slot] = None
         self.new_nodes.append(NewNode(slot, rows, headroom))
         for port in offer.template.daemon_ports_of(rows):
             self._ports.setdefault(port, set()).add(self.count)
@@ -334,13 +339,13 @@ class NodeArrays:
             self.slots.append(NodeSlot(offer, option))
         return known
 
-    def _next_slots(self, variant: Variant) -> list[int]:
-        """Per slot, the slot after such pods join it; -1 where they cannot."""
-        transitions = self._slot_transitions.setdefault(variant, [])
-        while len(transitions) < len(self.slots):
-            slot = self.slots[len(transitions)]
+    def _next_slots(self, variant: Variant) -> Mapping[int, int]:
+        """By slot of a new node, the slot after such pods join it; -1 where they cannot."""
+        transitions = self._slot_transitions.setdefault(variant, {})
+        for number in [*islice(self._used_slots, len(transitions), None)]:
+            slot = self.slots[number]
             option = slot.offer.restrict(slot.option, variant)
-            transitions.append(-1 if isinstance(option, RejectionReason) else self._slot_id(slot.offer, option))
+            transitions[number] = -1 if isinstance(option, RejectionReason) else self._slot_id(slot.offer, option)
         return transitions
 
 

@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from tenure.apis.labels import NODEPOOL
+from tenure.apis.labels import NODEPOOL, ZONE
 from tenure.apis.resources import NODES
-from tenure.model.blockers import BACKOFF, NEARNESS, NODEPOOL_NOT_READY, TOPOLOGY
+from tenure.model.blockers import BACKOFF, NEARNESS, NODEPOOL_NOT_READY, POD_UNPLANNABLE, TOPOLOGY
 from tenure.model.facts import PodFact
 from tenure.model.plan import UnschedulablePod
 from tenure.scheduling.instance_type_table import Amounts
@@ -18,6 +18,12 @@ from tenure.scheduling.packing.instance_selection import InstanceSelector
 from tenure.scheduling.packing.node_requests import InstanceChoice, NodeRequest
 from tenure.scheduling.packing.nodes import NodeArrays, distribute_pods
 from tenure.scheduling.packing.patterns import pods_per_row
+from tenure.scheduling.packing.planning_budget import (
+    MEASUREMENT_STEPS,
+    PLACEMENT_STEPS,
+    BudgetExceededError,
+    PlanningBudget,
+)
 from tenure.scheduling.packing.pod_classes import PodClass
 from tenure.scheduling.packing.pod_requirements import pin_label
 from tenure.scheduling.packing.shared_nodes import SharedNodePacker, add_new_node, group_by_variant, is_unconstrained
@@ -59,6 +65,8 @@ class Packing:
     """Pools that cannot launch nodes in this pass, with the reason."""
     use_pod_mixer: bool = True
     """Whether unconstrained pods of several classes are mixed on new nodes."""
+    budget: PlanningBudget = field(default_factory=PlanningBudget)
+    """Shared by all attempts of a pass."""
     nominations: dict[str, str] = field(default_factory=dict)
     unscheduled: list[UnschedulablePod] = field(default_factory=list)
     universe: Universe = field(init=False)
@@ -190,12 +198,31 @@ class Packing:
 
     def schedule_class(self, one: PodClass) -> RejectionReason:
         """Place the pods of a class. Returns why some remain; empty if none do."""
+        if one.pods[-1].uid not in self.budget.exceeded:
+            try:
+                with self.budget.share(len(one.pods)):
+                    return self._schedule_alternatives(one)
+            except BudgetExceededError:
+                reason = self._explain_exceeded_budget(one.alternatives[0])
+                self.budget.exceeded |= {pod.uid: reason for pod in one.pods}
+        return RejectionReason(self.budget.exceeded[one.pods[-1].uid], POD_UNPLANNABLE)
+
+    def _explain_exceeded_budget(self, alternative: ConstraintAlternative) -> str:
+        variant, keys = alternative.without_volumes, domain_keys(alternative.rules)
+        domains = ", ".join(f"{key} with {len(self.universe.usable_domains(variant, key))} values" for key in keys)
+        return (
+            f"spec.topologySpreadConstraints and spec.affinity: planning takes too long for {domains or 'them'}; "
+            f"expected fewer terms, or labels with fewer values, e.g. {ZONE}"
+        )
+
+    def _schedule_alternatives(self, one: PodClass) -> RejectionReason:
         reason = _FITS
         self._determine_domains(one.alternatives[-1].rules)
         for alternative in one.alternatives:
             if self._daemon_groups:
                 self.universe.set_daemon_counts(alternative.rules)
-            reason = self._schedule_by_domain(one, alternative, domain_keys(alternative.rules), len(one.pods))[1]
+            keys = sorted(domain_keys(alternative.rules), key=lambda key: not _excludes_all(alternative.rules, key))
+            reason = self._schedule_by_domain(one, alternative, keys, len(one.pods))[1]
             if not one.pods:
                 return _FITS
         volumes = " or ".join(str(where) for where in one.volumes.alternatives)
@@ -205,6 +232,7 @@ class Packing:
         self, one: PodClass, alternative: ConstraintAlternative, keys: Sequence[str], count: int
     ) -> tuple[int, RejectionReason]:
         """Place up to `count` pods, domain by domain for each key of a rule. Returns how many, and why not more."""
+        self.budget.spend(PLACEMENT_STEPS)
         if not keys:
             return self._schedule_in_domain(one, alternative, alternative.variant, count)
         key, rest = keys[0], keys[1:]
@@ -216,13 +244,18 @@ class Packing:
         domains = Domains(universe, rules, least, blocked=blocked)
         counts_daemons = [rule for rule in least if rule.group.daemons]
         domains.occupied = set[str]().union(*map(self.universe.occupied_domains, counts_daemons))
-        scheduled, reason = 0, _FITS
+        scheduled, measured, reason = 0, -1, _FITS
         while scheduled < count:
-            if least:
-                domains.headroom = self._domain_headroom(one, alternative, key, domains.order)
-            if counts_daemons or (least and self.node_arrays.existing_count):
-                domains.fitting_pods = self._fitting_pods_by_domain(one, alternative, key, domains.order)
-            pods_by_domain = domains.distribute_pods(self._chunk_size(one, rules, inner, domains, count - scheduled))
+            if scheduled > measured:  # Room changes only with placed pods.
+                measured = scheduled
+                self.budget.spend(MEASUREMENT_STEPS * len(domains.order))
+                if least:
+                    domains.headroom = self._domain_headroom(one, alternative, key, domains.order)
+                if counts_daemons or (least and self.node_arrays.existing_count):
+                    domains.fitting_pods = self._fitting_pods_by_domain(one, alternative, key, domains.order)
+            chunk = self._chunk_size(one, rules, inner, domains, count - scheduled)
+            self.budget.spend((chunk if least else 1) * len(domains.order))
+            pods_by_domain = domains.distribute_pods(chunk)
             if not pods_by_domain:
                 return scheduled, reason or RejectionReason(domains.rejection_message(key), TOPOLOGY)
             for name, share in pods_by_domain:
@@ -300,6 +333,7 @@ class Packing:
         if one.launch_blocker and done < count:
             return done, RejectionReason(one.launch_blocker, BACKOFF)
         while done < count:
+            self.budget.spend(PLACEMENT_STEPS)
             cap = min(new_node_cap(alternative.rules), 1 if one.ports else UNLIMITED)
             others = np.maximum(self.instance_selector.demand - vector * len(one.pods), 0)
             open_headroom = self.node_arrays.open_headroom(variant)
@@ -523,6 +557,14 @@ def _counts_new_nodes(one: PodClass) -> bool:
 def _is_limited_by_domain(rule: Rule) -> bool:
     """Whether counted pods may exclude their domain."""
     return isinstance(rule, SpreadRule | AntiAffinityRule) and not rule.group.hostname
+
+
+def _excludes_all(rules: Iterable[Rule], key: str) -> bool:
+    """Whether pod affinity leaves no domain of this key, so that the other keys need not be tried."""
+    return any(
+        isinstance(rule, AffinityRule) and not (rule.own or rule.requires_daemons or rule.group.has_pods())
+        for rule in rules_for_key(rules, key)
+    )
 
 
 def _starts_affinity_group(rules: Iterable[Rule]) -> bool:

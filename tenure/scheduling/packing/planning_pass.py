@@ -25,6 +25,7 @@ from tenure.scheduling.packing.nodes import (
     merge_volume_requirements,
 )
 from tenure.scheduling.packing.packer import Packing, unscheduled_pod
+from tenure.scheduling.packing.planning_budget import PlanningBudget
 from tenure.scheduling.packing.pod_classes import (
     PodClass,
     build_pod_classes,
@@ -37,6 +38,7 @@ from tenure.scheduling.packing.pod_classes import (
 from tenure.scheduling.packing.pod_requirements import PodShape, build_pod_shape, volume_conflict
 from tenure.scheduling.packing.topology_rules import TopologyGroups
 from tenure.scheduling.packing.valuation import CapacityValuation
+from tenure.scheduling.pods import MAX_COMBINATIONS, count_combinations
 from tenure.scheduling.snapshot import ClusterFacts
 from tenure.scheduling.volumes import NO_VOLUME_REQUIREMENTS, Attachment, VolumeRequirements, volume_requirements
 
@@ -120,6 +122,8 @@ class PassSettings:
     min_values_policy: str
     most_instance_types: int
     node_cost: float
+    budget: PlanningBudget = field(default_factory=PlanningBudget)
+    """Of this pass, with all its attempts and simulations."""
 
 
 def plan_pods(shaped_pods: Sequence[tuple[PodShape, PodFact]], inputs: PassInputs, pass_settings: PassSettings) -> Plan:
@@ -195,6 +199,11 @@ def resolve_volume_requirements(
         if count := new_attachments.get(pod.uid):
             shape = shape._replace(requests=(*shape.requests, (EBS_ATTACHMENTS, count)))
         reason = volume_conflict(shape) if shape.volumes.alternatives else ""
+        if not reason and (count := len(shape.volumes.alternatives) * count_combinations(pod)) > MAX_COMBINATIONS:
+            reason = (
+                f"spec.affinity: {count} combinations of required terms, preferences and places of its volumes, "
+                f"expected at most {MAX_COMBINATIONS}; remove terms"
+            )
         if reason:
             rejected.append(unscheduled_pod(pod, reason, VOLUMES))
         else:
@@ -266,7 +275,7 @@ def create_packing(
         node_cost=pass_settings.node_cost + options.extra_node_cost,
     )
     instance_selector = InstanceSelector(offers, valuation, pass_settings.min_values_policy)
-    return Packing(node_arrays, instance_selector, closed, options.use_pod_mixer)
+    return Packing(node_arrays, instance_selector, closed, options.use_pod_mixer, pass_settings.budget)
 
 
 def _can_launch_for(one: PodClass, offers: Iterable[Offer], headroom_by_option: dict[Option, Amounts]) -> bool:

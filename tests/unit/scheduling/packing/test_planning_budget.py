@@ -1,0 +1,214 @@
+"""The constraints of one pod do not use up the time or memory of a plan."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE
+from tenure.model.blockers import POD_UNPLANNABLE
+from tenure.model.disruption.decision import DisruptionRequest
+from tenure.model.facts import AffinityTerm, PodFact, PreferredTerm, SpreadConstraint
+from tenure.model.instance_types import InstanceType
+from tenure.scheduling.nodepool_template import Offer
+from tenure.scheduling.packing import planning_budget
+from tenure.scheduling.packing.packer import Packing
+from tenure.scheduling.packing.planning_budget import PlanningBudget
+from tenure.scheduling.planner_guard import RETRY_AFTER
+from tenure.scheduling.pods import find_excessive_terms, validation_error
+from tests.unit.scheduling.builders import (
+    NOW,
+    Cluster,
+    daemonset,
+    expressions,
+    instance_type,
+    node,
+    nodeclaim,
+    pod,
+    pool,
+    pvc,
+    reasons,
+    storage_class,
+)
+
+TYPE_COUNT = 30
+
+
+def many_types() -> tuple[InstanceType, ...]:
+    return tuple(instance_type(f"m{number}.large", cpu=4, memory=16) for number in range(TYPE_COUNT))
+
+
+def spread_pod(name: str, *keys: str, hard: bool = True, **more: Any) -> PodFact:
+    spreads = tuple(
+        SpreadConstraint(key=key, max_skew=1, selector=expressions("app In spread"), hard=hard) for key in keys
+    )
+    return pod(name, labels={"app": "spread"}, spreads=spreads, **more)
+
+
+def terms(count: int, *, weight: int = 0) -> tuple[AffinityTerm, ...]:
+    return tuple(
+        AffinityTerm(key=HOSTNAME, selector=expressions(f"app In a{number}"), weight=weight) for number in range(count)
+    )
+
+
+def count_calls(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> list[Any]:
+    calls, original = list[Any](), getattr(owner, name)
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        calls.append(args)
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(owner, name, counted)
+    return calls
+
+
+@pytest.fixture
+def small_budget(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    for name, steps in (("PASS_STEPS", 400), ("FREE_STEPS", 250), ("FREE_STEPS_PER_POD", 0)):
+        monkeypatch.setattr(planning_budget, name, steps)
+    return monkeypatch
+
+
+def test_room_in_domains_is_measured_once_while_no_pod_is_placed(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = count_calls(monkeypatch, Packing, "_domain_headroom")
+    cluster = Cluster(pool(limits={"cpu": 1}), spread_pod("p", INSTANCE_TYPE), instance_types=many_types())
+    assert "limit cpu" in reasons(cluster.plan())[0]
+    assert len(measured) < TYPE_COUNT
+
+
+def test_pods_of_unused_requirements_are_not_combined_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    restricted = count_calls(monkeypatch, Offer, "_compute_restricted")
+    cluster = Cluster(pool(), spread_pod("p", INSTANCE_TYPE, cpu=100), pod("small"), instance_types=many_types())
+    assert len(cluster.plan().unschedulable) == 1
+    assert len(restricted) < 5 * TYPE_COUNT
+
+
+def test_unmatched_pod_affinity_is_found_before_other_domains_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = count_calls(monkeypatch, Packing, "_schedule_by_domain")
+    needs_other = AffinityTerm(key=ZONE, selector=expressions("app In absent"))
+    cluster = Cluster(pool(), spread_pod("p", INSTANCE_TYPE, affinity=(needs_other,)), instance_types=many_types())
+    assert reasons(cluster.plan())[0].startswith(f"pod affinity on {ZONE}: none of the selected pods is in")
+    assert len(tried) < TYPE_COUNT
+
+
+def test_class_that_exceeds_the_budget_is_rejected_and_others_are_planned(small_budget: pytest.MonkeyPatch) -> None:
+    costly = spread_pod("costly", INSTANCE_TYPE, ZONE, CAPACITY_TYPE, cpu=2)
+    cluster = Cluster(pool(), costly, pod("first", cpu=3), pod("last"), instance_types=many_types())
+    plan = cluster.plan()
+    assert {uid for claim in plan.claims for uid in claim.pods} == {"first", "last"}
+    assert [(one.name, one.code) for one in plan.unschedulable] == [("costly", POD_UNPLANNABLE)]
+    assert f"planning takes too long for {INSTANCE_TYPE} with {TYPE_COUNT} values" in plan.unschedulable[0].reason
+
+
+def test_pod_that_exceeded_the_budget_is_planned_again_later(small_budget: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(pool(), spread_pod("costly", INSTANCE_TYPE), instance_types=many_types())
+    rejected = cluster.plan().unschedulable
+    small_budget.undo()
+    assert cluster.plan(RETRY_AFTER.total_seconds() - 1).unschedulable == rejected
+    assert [one.pods for one in cluster.plan(RETRY_AFTER.total_seconds()).claims] == [("costly",)]
+
+
+@pytest.mark.parametrize("changed", (pool(weight=1), spread_pod("costly", INSTANCE_TYPE)))
+def test_change_ends_the_wait_for_the_next_attempt(small_budget: pytest.MonkeyPatch, changed: Any) -> None:
+    cluster = Cluster(pool(), spread_pod("costly", INSTANCE_TYPE), instance_types=many_types())
+    assert cluster.plan().unschedulable
+    small_budget.undo()
+    cluster.add(changed)
+    assert not cluster.plan().unschedulable
+
+
+def test_disruption_pass_is_not_stopped_by_pods_that_exceed_the_budget(small_budget: pytest.MonkeyPatch) -> None:
+    nodes = [node(name, labels={ZONE: "us-west-2a"}) for name in ("idle", "used")]
+    running = spread_pod("running", INSTANCE_TYPE, ZONE, node="used")
+    pending = spread_pod("pending", INSTANCE_TYPE, ZONE, CAPACITY_TYPE)
+    claims = [nodeclaim(one.name, on=one) for one in nodes]
+    cluster = Cluster(pool(consolidate_after="0s"), *nodes, *claims, running, pending, instance_types=many_types())
+    decision = cluster.state.disrupt(DisruptionRequest(now=NOW + timedelta(hours=1)))
+    assert {one.claim for one in decision.nodes} == {"idle", "used"}
+
+
+def test_many_expensive_classes_share_the_budget() -> None:
+    budget, spent = PlanningBudget(), 0
+    for _ in range(100):
+        with pytest.raises(planning_budget.BudgetExceededError), budget.share(1):
+            while True:
+                spent += 100
+                budget.spend(100)
+    free = planning_budget.FREE_STEPS + planning_budget.FREE_STEPS_PER_POD + 100
+    assert spent <= planning_budget.PASS_STEPS + 100 * free
+
+
+def test_free_steps_are_not_taken_from_the_budget() -> None:
+    budget = PlanningBudget()
+    for _ in range(1_000):
+        with budget.share(1):
+            budget.spend(planning_budget.FREE_STEPS)
+    with budget.share(1):
+        budget.spend(planning_budget.PASS_STEPS // 4)
+
+
+@pytest.mark.parametrize(
+    ("one", "problem"),
+    [
+        (
+            pod(
+                terms=tuple(expressions(f"{ZONE} NotIn x{number}") for number in range(40)),
+                preferred={f"{ZONE} NotIn y{number}": 1 for number in range(40)},
+            ),
+            "spec.affinity: 1640 combinations of required terms and preferences, expected at most 1000",
+        ),
+        (
+            pod(
+                terms=tuple(expressions(" ".join([ZONE, "NotIn", *map(str, range(2_000))])) for _ in range(30)),
+                preferred={f"{ZONE} NotIn y{number}": 1 for number in range(20)},
+            ),
+            "spec.affinity.nodeAffinity: 1261830 values in all combinations of terms, expected at most 1000000",
+        ),
+        (pod(anti_affinity=terms(101)), "podAffinity and podAntiAffinity: 101 terms, expected at most 100"),
+        (
+            pod(affinity=(AffinityTerm(key=ZONE, selector=expressions("a In " + " ".join(map(str, range(1_000))))),)),
+            "1001 expressions and values of label selectors, expected at most 1000",
+        ),
+    ],
+)
+def test_pod_with_too_many_terms_is_not_planned(one: PodFact, problem: str) -> None:
+    plan = Cluster(pool(), one, pod("other")).plan()
+    assert [claim.pods for claim in plan.claims] == [("other",)]
+    assert problem in reasons(plan)[0] and reasons(plan)[0] == validation_error(one)
+    assert plan.unschedulable[0].code == POD_UNPLANNABLE
+
+
+def test_usual_numbers_of_terms_are_planned() -> None:
+    values = " ".join(f"t{number}" for number in range(900))
+    one = pod(
+        terms=tuple(expressions(f"{INSTANCE_TYPE} NotIn {values}") for _ in range(5)),
+        preferred={f"{ZONE} In us-west-2{letter}": 1 for letter in "abcdefghij"},
+        anti_affinity=terms(50, weight=1),
+    )
+    assert not find_excessive_terms(one)
+
+
+def test_places_of_volumes_count_as_combinations() -> None:
+    places = [expressions(f"{ZONE} In us-west-2{letter}", f"rack In {letter}") for letter in "abc"]
+    preferred = tuple(PreferredTerm(weight=1, expressions=expressions("disk In ssd")) for _ in range(400))
+    one = pod("p", preferred_terms=preferred, volumes=("data",))
+    cluster = Cluster(pool(), storage_class("ebs", *places), pvc("data", of="ebs"), one, pod("other"))
+    assert "spec.affinity: 1203 combinations of required terms, preferences and places" in reasons(cluster.plan())[0]
+
+
+def test_node_of_a_pod_with_too_many_terms_is_not_disrupted() -> None:
+    nodes = [node("n"), node("m")]
+    claims = [nodeclaim(one.name, on=one) for one in nodes]
+    running = pod("running", node="n", anti_affinity=terms(101))
+    cluster = Cluster(pool(consolidate_after="0s"), *nodes, *claims, running)
+    decision = cluster.state.disrupt(DisruptionRequest(now=NOW + timedelta(hours=1)))
+    verdicts = {one.node: one for one in decision.nodes}
+    problem = next(one.message for one in verdicts["n"].excluded if one.cause == POD_UNPLANNABLE)
+    assert "101 terms, expected at most 100" in problem
+    assert POD_UNPLANNABLE not in [one.cause for one in verdicts["m"].excluded]
+
+
+def test_daemonset_with_too_many_terms_is_reported() -> None:
+    cluster = Cluster(pool(), daemonset("bad", pod(anti_affinity=terms(101))), pod("p"))
+    assert [one.pods for one in cluster.plan().claims] == [("p",)]
+    assert [key.name for key in cluster.state.guard.invalid_objects.items()] == ["kube-system/bad"]
