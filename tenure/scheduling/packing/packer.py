@@ -208,12 +208,17 @@ class Packing:
         return RejectionReason(self.budget.exceeded[one.pods[-1].uid], POD_UNPLANNABLE)
 
     def _explain_exceeded_budget(self, alternative: ConstraintAlternative) -> str:
-        variant, keys = alternative.without_volumes, domain_keys(alternative.rules)
-        domains = ", ".join(f"{key} with {len(self.universe.usable_domains(variant, key))} values" for key in keys)
+        domains = ", ".join(
+            f"{key} with {len(self._usable_domains(alternative, key))} values" for key in domain_keys(alternative.rules)
+        )
         return (
             f"spec.topologySpreadConstraints and spec.affinity: planning takes too long for {domains or 'them'}; "
             f"expected fewer terms, or labels with fewer values, e.g. {ZONE}"
         )
+
+    def _usable_domains(self, alternative: ConstraintAlternative, key: str) -> list[str]:
+        rules = rules_for_key(alternative.rules, key)
+        return self.universe.usable_domains(alternative.without_volumes, key, rules)
 
     def _schedule_alternatives(self, one: PodClass) -> RejectionReason:
         reason = _FITS
@@ -238,7 +243,7 @@ class Packing:
         key, rest = keys[0], keys[1:]
         rules = tuple(rules_for_key(alternative.rules, key))
         inner = [rule for rule in alternative.rules if rule.group.topology_index.key in rest]
-        universe = self.universe.usable_domains(alternative.without_volumes, key, rules)
+        universe = self._usable_domains(alternative, key)
         least = {rule: self.universe.counted_domains(rule) for rule in rules if isinstance(rule, SpreadRule)}
         blocked = set(universe) - set(filter_requested(universe, alternative.variant, key))
         domains = Domains(universe, rules, least, blocked=blocked)
