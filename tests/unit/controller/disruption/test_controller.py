@@ -308,7 +308,7 @@ async def test_replacements_are_created_all_or_none(harness: DisruptionHarness) 
     proposal = await only_proposal(harness)
     harness.claims.create_failures = 1
     found = await harness.create_replacements(proposal)
-    assert found.outcome == "not now" and "told to fail" in found.why and not harness.claims.found
+    assert found.outcome == "not now" and "is refused" in found.why and not harness.claims.found
     assert (await harness.create_replacements(proposal)).outcome == "made"
 
 
