@@ -195,9 +195,10 @@ def excludes_nodepools(pod: PodFact) -> bool:
 
 
 def validation_error(pod: PodFact, constraints: Constraints | None = None) -> str:
-    """Why this pod cannot be planned; empty if it can. Invalid preferences are ignored. `constraints`: of the pod, if
-    known."""
-    if problem := pod.unplannable or find_excessive_terms(pod):
+    """Why this pod cannot be planned; empty if it can. Invalid preferences are ignored.
+
+    `constraints`: of a pod without excessive terms (`PlannerGuard`), if known."""
+    if problem := pod.unplannable or (find_excessive_terms(pod) if constraints is None else ""):
         return problem
     if not pod.required_terms:
         return ""
@@ -214,12 +215,17 @@ def find_excessive_terms(pod: PodFact) -> str:
     """Which constraints take too long to plan, with their number and the largest accepted one; empty if none do."""
     if not (pod.required_terms or pod.preferred_terms or pod.spreads or pod.affinity or pod.anti_affinity):
         return ""
-    selectors = [one.selector or () for one in pod.spreads]
-    selectors += [one.selector or () for one in (*pod.affinity, *pod.anti_affinity)]
-    combinations, required = count_combinations(pod), max(1, len(pod.required_terms))
-    values = combinations // required * sum(1 + len(one.values) for term in pod.required_terms for one in term)
-    values += required * sum(1 + len(one.values) for term in pod.preferred_terms for one in term.expressions)
-    selector_values = sum(1 + len(one.values) for selector in selectors for one in selector)
+    selectors = [one.selector for one in pod.spreads]
+    selectors += [one.selector for one in (*pod.affinity, *pod.anti_affinity)]
+    selector_values = 0
+    for selector in selectors:
+        for selected in selector or ():
+            selector_values += 1 + len(selected.values)
+    values, combinations = 0, 1 + len(selectors)
+    if pod.required_terms or pod.preferred_terms:
+        combinations, required = count_combinations(pod), max(1, len(pod.required_terms))
+        values = combinations // required * sum(1 + len(one.values) for term in pod.required_terms for one in term)
+        values += required * sum(1 + len(one.values) for term in pod.preferred_terms for one in term.expressions)
     for name, count, most, counted in (
         ("spec.affinity", combinations, MAX_COMBINATIONS, "combinations of required terms and preferences"),
         ("spec.affinity.nodeAffinity", values, MAX_COMBINED_VALUES, "values in all combinations of terms"),

@@ -198,8 +198,9 @@ def resolve_volume_requirements(
         shape = plain._replace(volumes=volumes[pod.uid]) if pod.uid in volumes else plain
         if count := new_attachments.get(pod.uid):
             shape = shape._replace(requests=(*shape.requests, (EBS_ATTACHMENTS, count)))
-        reason = volume_conflict(shape) if shape.volumes.alternatives else ""
-        if not reason and (count := len(shape.volumes.alternatives) * count_combinations(pod)) > MAX_COMBINATIONS:
+        places = len(shape.volumes.alternatives)
+        reason = volume_conflict(shape) if places else ""
+        if not reason and places and (count := places * count_combinations(pod)) > MAX_COMBINATIONS:
             reason = (
                 f"spec.affinity: {count} combinations of required terms, preferences and places of its volumes, "
                 f"expected at most {MAX_COMBINATIONS}; remove terms"

@@ -10,7 +10,14 @@ from typing import Final, NamedTuple
 
 from tenure.model.facts import AffinityTerm, HostPort, PodFact, SpreadConstraint, Toleration
 from tenure.model.requirements import RequirementError, Requirements, one_of
-from tenure.scheduling.pods import Constraints, Variant, constraints_of, node_requirement_alternatives, validation_error
+from tenure.scheduling.pods import (
+    ANYWHERE,
+    Constraints,
+    Variant,
+    constraints_of,
+    node_requirement_alternatives,
+    validation_error,
+)
 from tenure.scheduling.volumes import Attachment
 
 
@@ -138,7 +145,7 @@ class PodShapeCache:
         known = self._errors.get(pod.uid)
         if known is None:
             # An unplannable pod may have no shape; it has no terms.
-            constraints = self.shape(pod).constraints if pod.required_terms else None
+            constraints = self.shape(pod).constraints if pod.required_terms else ANYWHERE
             known = self._errors[pod.uid] = validation_error(pod, constraints)
         return known
 
