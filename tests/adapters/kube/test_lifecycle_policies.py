@@ -8,6 +8,7 @@ import pytest
 from tenure.apis.lifecyclepolicy import LifecyclePolicy
 from tenure.controller import settings
 from tenure.kube.adapters.build import KubeAdapters
+from tenure.kube.client import resources
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.resources import LIFECYCLE_POLICIES
 from tenure.model.errors import BadInput
@@ -53,6 +54,6 @@ async def test_validation_is_written_once_with_worker_permissions(
 async def test_missing_crd_is_reported_at_start(kube: KubeAdapters, monkeypatch: pytest.MonkeyPatch) -> None:
     await settings.check(kube.client, dict.fromkeys(("NodeOverlay", "CapacityBuffer"), False))
     missing = LIFECYCLE_POLICIES.__class__("tenure.sh/v1alpha1", "nosuchthings", "NoSuchThing")
-    monkeypatch.setattr(settings, "LIFECYCLE_POLICIES", missing)
+    monkeypatch.setattr(resources, "LIFECYCLE_POLICIES", missing)
     with pytest.raises(BadInput, match=r"nosuchthings .* cannot be listed: .*kubectl apply -f deploy/crds"):
         await settings.check(kube.client, dict.fromkeys(("NodeOverlay", "CapacityBuffer"), False))
