@@ -25,8 +25,9 @@ controlplane: setup
 docs: setup ## Build the documentation site in build/site, and check every link
 	@$(BIN)/mkdocs build --strict
 
-pictures: controlplane ## Take the screenshots of the Temporal UI in docs/pictures with headless Chromium
+pictures: controlplane ## Take the screenshots of docs/pictures with headless Chromium; the dashboard needs Prometheus
 	@$(BIN)/python -m tools.screenshots $(ARGS)
+	@$(BIN)/python -m tools.screenshots.dashboard $(ARGS)
 
 demo: setup ## Watch nodes launch and terminate on this machine (ARGS=--keep leaves everything running)
 	@$(BIN)/tenure demo $(ARGS)

@@ -6,20 +6,16 @@ Prometheus is Debian's package, or any other on the PATH.
 import asyncio
 import json
 import shutil
-import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-import aiohttp
 import pytest
-import yaml
 
 from tenure.apis.labels import PAUSE
 from tenure.kube.client.resources import NODE_CLAIMS
 from tenure.sandbox.ports import Ports
-from tenure.sandbox.processes import Process, http_ok
 from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.drains import pod_disruption_budget
 from tests.support.product.eventually import wait_until
@@ -27,6 +23,7 @@ from tests.support.product.interruption_events import send_spot_warning
 from tests.support.product.objects import Object, lifecycle_policy
 from tests.support.product.product import InstalledProduct
 from tools.metrics.dashboard import FILE
+from tools.metrics.prometheus import SCRAPE_SECONDS, Prometheus
 from workflows import ids
 
 DASHBOARD: Final[dict[str, Any]] = json.loads(FILE.read_text())
@@ -36,10 +33,8 @@ PANELS: Final[dict[str, list[str]]] = {
     if panel.get("targets")
 }
 TITLES: Final = set(PANELS)
-SCRAPE_SECONDS: Final = 1
 REPAIRED_WITHIN_SECONDS: Final = 150.0
 """A terminated workflow is found within two minutes."""
-RATE_INTERVAL: Final = "15s"
 INCIDENTS: Final = {
     "Nodes that need attention, by code",
     "Launch failures",
@@ -54,46 +49,6 @@ INCIDENTS: Final = {
 RARE: Final = {"Pods not bound to their node", "Command outcomes", "Failed activity attempts"}
 """Panels that neither test fills."""
 STARTUP_TAINT: Final = "node.cilium.io/agent-not-ready"
-
-
-class Prometheus:
-    """Scrapes one worker."""
-
-    def __init__(self, folder: Path, port: int, metrics_url: str) -> None:
-        self.url, self._began = f"http://127.0.0.1:{port}", time.time()
-        target = metrics_url.removeprefix("http://").removesuffix("/metrics")
-        scrape = {"job_name": "tenure", "static_configs": [{"targets": [target]}]}
-        config = folder / "prometheus.yml"
-        config.write_text(
-            yaml.safe_dump({"global": {"scrape_interval": f"{SCRAPE_SECONDS}s"}, "scrape_configs": [scrape]})
-        )
-        self.process = Process(
-            "prometheus",
-            [
-                "prometheus",
-                f"--config.file={config}",
-                f"--storage.tsdb.path={folder / 'data'}",
-                f"--web.listen-address=127.0.0.1:{port}",
-            ],
-            log=folder / "prometheus.log",
-            health=http_ok(f"{self.url}/-/ready"),
-        )
-
-    async def has_data(self, query: str) -> bool:
-        """Whether the query returned a series at any time since the start."""
-        parameters = {
-            "query": query.replace("$__rate_interval", RATE_INTERVAL).replace("$nodepool", ".*"),
-            "start": str(self._began),
-            "end": str(time.time()),
-            "step": f"{SCRAPE_SECONDS}s",
-        }
-        async with (
-            aiohttp.ClientSession() as session,
-            session.get(f"{self.url}/api/v1/query_range", params=parameters) as response,
-        ):
-            body = await response.json()
-        assert body["status"] == "success", (query, body)
-        return any(value != "NaN" for series in body["data"]["result"] for _, value in series["values"])
 
 
 @pytest.fixture
@@ -165,5 +120,6 @@ async def interrupt(scope: ClusterScope, claim: Object) -> None:
 
 async def assert_panels_have_data(prometheus: Prometheus, titles: set[str]) -> None:
     queries = [(title, query) for title, found in PANELS.items() for query in found if title in titles]
-    results = await asyncio.gather(*(prometheus.has_data(query) for _, query in queries))
-    assert [one for one, has_data in zip(queries, results, strict=True) if not has_data] == []
+    results = await asyncio.gather(*(prometheus.query_range(query) for _, query in queries))
+    found = zip(queries, results, strict=True)
+    assert [one for one, series in found if not any(each.points for each in series)] == []

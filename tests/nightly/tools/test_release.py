@@ -50,7 +50,7 @@ def test_tag_of_another_version_is_rejected_before_anything_is_built() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [("release", ["release", "image"]), ("checks", ["check", "unit", "controlplane"])]
+    ("name", "expected"), [("release", ["release", "image"]), ("checks", ["check", "unit", "test-deploy"])]
 )
 def test_workflow_pins_actions_by_commit_and_runs_existing_targets(name: str, expected: list[str]) -> None:
     text = (ROOT / ".github" / "workflows" / f"{name}.yaml").read_text()
