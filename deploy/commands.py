@@ -5,7 +5,7 @@ from typing import Final, Literal
 START_WORKER: Final = "kubectl -n tenure scale deploy/tenure --replicas 2"
 READ_LOGS: Final = "kubectl logs -n tenure -l app.kubernetes.io/name=tenure --prefix --tail=100"
 """Of all workers: `kubectl logs deploy/tenure` prints the log of one of them."""
-KEEP_VALUES: Final = "--reset-then-reuse-values"
+REUSE_VALUES: Final = "--reset-then-reuse-values"
 """`--reuse-values` would drop the defaults of values that the chart in this folder adds to those of the release."""
 
 
@@ -31,7 +31,7 @@ def associate_role(cluster: str, *, region: str) -> str:
 
 def set_in_chart(*values: str) -> str:
     """The command that sets values of the worker's chart, such as `settings.AWS_REGION=eu-west-1`."""
-    return f"helm upgrade tenure deploy/charts/tenure -n tenure {KEEP_VALUES} --set {','.join(values)}"
+    return f"helm upgrade tenure deploy/charts/tenure -n tenure {REUSE_VALUES} --set {','.join(values)}"
 
 
 def apply_examples(cluster: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from deploy.commands import KEEP_VALUES, START_WORKER, apply_examples, set_in_chart
+from deploy.commands import REUSE_VALUES, START_WORKER, apply_examples, set_in_chart
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.meta import Condition
@@ -116,7 +116,7 @@ async def check_chart(client: KubeClient, version: str) -> list[Finding]:
         at = Subject(AREA, f"chart {metadata['namespace']}/{metadata['name']}")
         others = [part for part in (chart, tag) if re.match(r"\d+\.\d+\.\d+", part) and part != version]
         if others:
-            todo = f"helm upgrade {metadata['name']} deploy/charts/tenure -n {metadata['namespace']} {KEEP_VALUES}"
+            todo = f"helm upgrade {metadata['name']} deploy/charts/tenure -n {metadata['namespace']} {REUSE_VALUES}"
             message = f"the chart is {chart or 'unknown'}, its image {tag or 'a digest'}, and doctor {version}"
             found.append(at.advice(message, f"{todo}, from the sources of one version"))
         else:

@@ -13,8 +13,8 @@ from tenure.model.facts import Expression, PodFact, PreferredTerm, Toleration
 from tenure.model.requirements import DOES_NOT_EXIST, IN, RequirementError, Requirements, one_of
 
 MAX_COMBINATIONS: Final = 1_000
-"""Of required node affinity terms, preferences and places of volumes. Each is one attempt to place the pod, of up to
-1 ms. Manifests of real workloads have a few terms and preferences, and rarely 50 combinations."""
+"""Of required node affinity terms, preferences and topologies of volumes. Each is one attempt to place the pod, of up
+to 1 ms. Manifests of real workloads have a few terms and preferences, and rarely 50 combinations."""
 MAX_COMBINED_VALUES: Final = 1_000_000
 """Of all combinations, which are kept in memory: about 60 MB."""
 MAX_TOPOLOGY_TERMS: Final = 100

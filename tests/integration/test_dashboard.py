@@ -133,8 +133,8 @@ async def interrupt(scope: ClusterScope, claim: Object) -> None:
 
 
 async def assert_panels_have_data(prometheus: Prometheus, titles: set[str]) -> None:
-    shown = [(title, query) for title, found in PANELS.items() for query in found if title in titles]
-    queries = [(title, query) for title, query in shown if OF_A_BUG not in query]
+    pairs = [(title, query) for title, found in PANELS.items() for query in found if title in titles]
+    queries = [(title, query) for title, query in pairs if OF_A_BUG not in query]
     results = await asyncio.gather(*(prometheus.query_range(query) for _, query in queries))
     found = zip(queries, results, strict=True)
     assert [one for one, series in found if not any(each.points for each in series)] == []

@@ -125,7 +125,11 @@ def _affinity_violations(
         }
         for term in terms
     ]
-    chosen = [one for place, one in selections[0].items() if all(place in each for each in selections)] if terms else []
+    chosen = (
+        [one for position, one in selections[0].items() if all(position in each for each in selections)]
+        if terms
+        else []
+    )
     for key in sorted(keys):
         domain = spot.domain_of(key)
         has_peer = any(where.domain_of(key) == domain for _, where in chosen)

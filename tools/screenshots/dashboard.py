@@ -84,12 +84,12 @@ def _format(value: float, unit: str) -> str:
 
 async def draw_dashboard(prometheus: Prometheus, end: float) -> str:
     """Panels without data, such as those of incidents, are left out."""
-    parts, is_shown = [], False
+    parts, is_included = [], False
     for panel in json.loads(FILE.read_text())["panels"]:
         if panel["type"] == "row":
-            is_shown = panel["title"] in ROWS
-            parts += [f"<h2>{panel['title']}</h2>"] if is_shown else []
-        elif is_shown and (found := await _query(prometheus, panel)):
+            is_included = panel["title"] in ROWS
+            parts += [f"<h2>{panel['title']}</h2>"] if is_included else []
+        elif is_included and (found := await _query(prometheus, panel)):
             parts.append(draw_panel(panel, found, prometheus.began, end))
     return f"<!doctype html><style>{STYLE}</style><main>{''.join(parts)}</main>"
 

@@ -198,11 +198,11 @@ def resolve_volume_requirements(
         shape = plain._replace(volumes=volumes[pod.uid]) if pod.uid in volumes else plain
         if count := new_attachments.get(pod.uid):
             shape = shape._replace(requests=(*shape.requests, (EBS_ATTACHMENTS, count)))
-        places = len(shape.volumes.alternatives)
-        reason = volume_conflict(shape) if places else ""
-        if not reason and places and (count := places * count_combinations(pod)) > MAX_COMBINATIONS:
+        topology_count = len(shape.volumes.alternatives)
+        reason = volume_conflict(shape) if topology_count else ""
+        if not reason and topology_count and (count := topology_count * count_combinations(pod)) > MAX_COMBINATIONS:
             reason = (
-                f"spec.affinity: {count} combinations of required terms, preferences and places of its volumes, "
+                f"spec.affinity: {count} combinations of required terms, preferences and topologies of its volumes, "
                 f"expected at most {MAX_COMBINATIONS}; remove terms"
             )
         if reason:

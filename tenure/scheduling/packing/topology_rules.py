@@ -214,9 +214,9 @@ class TopologyGroups:
             if spread.hard:
                 yield self._spread_rule(spread, shape, own_groups)
         groups = tuple(map(self._get_group, self._required_affinity(topology_terms)))
-        has_several = sum(not term.weight for term in topology_terms.affinity) > 1
+        is_conjunction = sum(not term.weight for term in topology_terms.affinity) > 1
         for group in groups:
-            yield AffinityRule(group, group in own_groups, groups if has_several else ())
+            yield AffinityRule(group, group in own_groups, groups if is_conjunction else ())
         for term in self._effective_anti_affinity(topology_terms):
             if not term.weight:
                 group = self._get_group(self._term_index(term, topology_terms.namespace))

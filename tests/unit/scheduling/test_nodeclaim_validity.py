@@ -76,13 +76,13 @@ def assert_accepted(planned: PlannedNodeClaim) -> None:
     assert not [f"{one.field}: {one.problem}" for one in findings], stored["spec"]["requirements"]
 
 
-def assert_placed_or_explained(plan: Plan, pods: list[PodFact]) -> None:
+def assert_scheduled_or_explained(plan: Plan, pods: list[PodFact]) -> None:
     """Every pod is on a NodeClaim that the API server accepts, or has a reason."""
     for planned in plan.claims:
         assert_accepted(planned)
-    placed = {uid for planned in plan.claims for uid in planned.pods}
+    scheduled = {uid for planned in plan.claims for uid in planned.pods}
     explained = {one.pod_uid for one in plan.unschedulable if one.reason and one.code}
-    assert placed | explained == {one.uid for one in pods} and not placed & explained
+    assert scheduled | explained == {one.uid for one in pods} and not scheduled & explained
 
 
 @pytest.mark.parametrize("key", [*sorted(WELL_KNOWN), *sorted(NORMALIZED), *RESTRICTED, *CUSTOM])
@@ -94,9 +94,9 @@ def test_every_requirement_of_a_pod_is_accepted_or_explained(key: str) -> None:
     preferred = [pod(f"p-{text}", cpu=0.1, preferred={text: 1}) for text in written]
     for settings in (PlanSettings(), PlanSettings(preference_policy="Ignore")):
         plan = Cluster(pools, *required, *preferred, settings=settings).plan()
-        assert_placed_or_explained(plan, [*required, *preferred])
-        placed = {uid for planned in plan.claims for uid in planned.pods}
-        assert {one.uid for one in preferred} <= placed, "a preference never makes a pod unschedulable"
+        assert_scheduled_or_explained(plan, [*required, *preferred])
+        scheduled = {uid for planned in plan.claims for uid in planned.pods}
+        assert {one.uid for one in preferred} <= scheduled, "a preference never makes a pod unschedulable"
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_custom_label_has_a_valid_value(requirement: str, expression: str, label
     plan = Cluster(pool("default", requirement), pod("p", terms=(expressions(expression),))).plan()
     assert [planned.labels.get("size") for planned in plan.claims] == ([] if label is None else [label])
     assert label is not None or "size" in reasons(plan)[0]
-    assert_placed_or_explained(plan, [pod("p")])
+    assert_scheduled_or_explained(plan, [pod("p")])
 
 
 def test_custom_labels_are_left_out_of_too_many_requirements() -> None:
@@ -175,7 +175,7 @@ def test_min_values_of_capacity_types_without_capacity_are_accepted(policy: str,
     )
     plan = cluster.plan(unavailable=(missing,))
     assert plan.claims
-    assert_placed_or_explained(plan, [pod("p")])
+    assert_scheduled_or_explained(plan, [pod("p")])
 
 
 def test_relaxed_min_values_of_a_custom_label_are_accepted() -> None:

@@ -96,8 +96,8 @@ def test_repair_of_a_node_that_never_initialized_needs_no_budget_and_no_minimum_
 def test_permit_for_a_node_that_never_initialized_uses_no_budget() -> None:
     budget = with_starting_node("a", allowed_disruptions(1, "b", "c"))
     requests = [permit_request("b", reason="Unhealthy", minutes_ago=2), permit_request("c", reason="Unhealthy")]
-    held = decide(requests, budget, permit("a", reason="Unhealthy"))
-    assert names(held.granted) == ["b"] and held.active and not held.deleted
+    found = decide(requests, budget, permit("a", reason="Unhealthy"))
+    assert names(found.granted) == ["b"] and found.active and not found.deleted
     first = permit_request("a", reason="Unhealthy", minutes_ago=3)
     assert names(decide([first, *requests], budget).granted) == ["a", "b"]
 

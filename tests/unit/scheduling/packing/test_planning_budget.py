@@ -188,12 +188,14 @@ def test_usual_numbers_of_terms_are_planned() -> None:
     assert not find_excessive_terms(one)
 
 
-def test_places_of_volumes_count_as_combinations() -> None:
-    places = [expressions(f"{ZONE} In us-west-2{letter}", f"rack In {letter}") for letter in "abc"]
+def test_topologies_of_volumes_count_as_combinations() -> None:
+    topologies = [expressions(f"{ZONE} In us-west-2{letter}", f"rack In {letter}") for letter in "abc"]
     preferred = tuple(PreferredTerm(weight=1, expressions=expressions("disk In ssd")) for _ in range(400))
     one = pod("p", preferred_terms=preferred, volumes=("data",))
-    cluster = Cluster(pool(), storage_class("ebs", *places), pvc("data", of="ebs"), one, pod("other"))
-    assert "spec.affinity: 1203 combinations of required terms, preferences and places" in reasons(cluster.plan())[0]
+    cluster = Cluster(pool(), storage_class("ebs", *topologies), pvc("data", of="ebs"), one, pod("other"))
+    assert (
+        "spec.affinity: 1203 combinations of required terms, preferences and topologies" in reasons(cluster.plan())[0]
+    )
 
 
 def test_node_of_a_pod_with_too_many_terms_is_not_disrupted() -> None:

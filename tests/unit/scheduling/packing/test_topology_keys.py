@@ -34,15 +34,15 @@ def racked(name: str, rack: str, **more: object) -> NodeFact:
 # --- anti-affinity with a key that nodes lack ---
 
 
-@pytest.mark.parametrize("place", ["running", "pending", "daemonset"])
-def test_anti_affinity_with_an_unknown_key_restricts_no_other_pod(place: str) -> None:
+@pytest.mark.parametrize("state", ["running", "pending", "daemonset"])
+def test_anti_affinity_with_an_unknown_key_restricts_no_other_pod(state: str) -> None:
     excluding = {"namespace": "tenant", "cpu": 0.1, "anti_affinity": (EVERY_POD,)}
     facts = {
         "running": pod("excluding", node="n", **excluding),  # type: ignore[arg-type]
         "pending": pod("excluding", **excluding),  # type: ignore[arg-type]
         "daemonset": daemonset("excluding", pod("excluding", **excluding)),  # type: ignore[arg-type]
     }
-    plan = build_cluster(pool(), node("n", cpu=2), facts[place], pod("small"), pod("large", cpu=4)).plan()
+    plan = build_cluster(pool(), node("n", cpu=2), facts[state], pod("small"), pod("large", cpu=4)).plan()
     assert not plan.unschedulable and plan.nominations["small"] == "n"
     assert [one.pods for one in plan.claims] == [("large",)]
     assert all(one.key != RACK for one in plan.claims[0].requirements), "no requirement for the key of another pod"
