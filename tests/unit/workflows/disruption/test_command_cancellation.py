@@ -117,7 +117,7 @@ async def test_workflow_cancellation_waits_until_nodes_are_tainted(
     async def patch_slowly(name: str, uid: str, **changes: Any) -> NodeClaim | None:
         if any(one.type == DISRUPTION_REASON and one.status == "True" for one in changes.get("conditions", ())):
             writing.set()
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.15)
         return await patch(name, uid, **changes)
 
     monkeypatch.setattr(host.claims, "patch", patch_slowly)
@@ -136,7 +136,7 @@ async def test_workflow_cancellation_waits_until_replacements_exist(
 
     async def create_slowly(request: ReplacementRequest) -> ReplacementResult:
         creating.set()
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.25)
         return await create(request)
 
     async def join(request: ReplacementRequest) -> ReplacementResult:
@@ -155,7 +155,7 @@ async def assert_cancelled_without_trace(host: WorkerHarness, handle: CommandHan
     await handle.cancel()
     over = await handle.result()
     assert (over.ending, over.why) == ("cancelled", "an operator cancelled it")
-    await asyncio.sleep(0.6)
+    await asyncio.sleep(0.3)
     assert is_undisturbed(host, "a", "b")
 
 
