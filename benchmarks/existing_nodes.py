@@ -255,7 +255,7 @@ def _list_instances(sandbox: Sandbox) -> list[Instance]:
     return list(asyncio.run(Ec2(sandbox.aws_endpoint, sandbox.plan.region).list_instances()).values())
 
 
-async def run_at_once(works: Iterable[Callable[[], Awaitable[None]]]) -> None:
+async def run_at_once(works: Iterable[Callable[[], Awaitable[object]]]) -> None:
     """Run them, AT_ONCE at a time."""
     waiting = iter(works)
 
@@ -280,7 +280,7 @@ async def _wait_until_ready(session: SandboxSession, nodes: int) -> None:
 
 async def _wait_for_verdict(session: SandboxSession) -> None:
     """Until the event about a new pod that fits no NodePool."""
-    name = await _create_pod(session, {"nodeSelector": {labels.NODEPOOL: "none"}})
+    name = await create_pod(session, {"nodeSelector": {labels.NODEPOOL: "none"}})
     query = f"?fieldSelector=involvedObject.name={name},reason=FailedScheduling"
 
     async def is_published() -> bool:
@@ -352,10 +352,10 @@ async def _consolidate(session: SandboxSession) -> None:
 
 async def _create_large_pod(session: SandboxSession) -> str:
     """It fits on no node of the benchmark, and leaves no space for another one on its own."""
-    return await _create_pod(session, {}, cpu=LARGE)
+    return await create_pod(session, {}, cpu=LARGE)
 
 
-async def _create_pod(session: SandboxSession, spec: Object, *, cpu: str = "10m") -> str:
+async def create_pod(session: SandboxSession, spec: Object, *, cpu: str = "10m") -> str:
     """Returns the name."""
     container = {"name": "pause", "image": "pause", "resources": {"requests": {"cpu": cpu}}}
     body = {"metadata": {"generateName": "new-"}, "spec": {"containers": [container], **spec}}

@@ -16,10 +16,10 @@ from typing import Annotated, Any
 
 import typer
 
-from benchmarks.existing_nodes import NAMESPACED, run_at_once
+from benchmarks.existing_nodes import NAMESPACED, create_pod, run_at_once
 from benchmarks.harness import benchmark_app, in_sandbox, run
 from benchmarks.idle import CPU, create_idle_nodes
-from benchmarks.recovery import count_claims
+from benchmarks.recovery import count_claims, why_claims_missing
 from benchmarks.report import describe_machine
 from benchmarks.scale import DEPLOYMENT, process_usage, sandbox_plan
 from tenure.apis import labels
@@ -82,7 +82,7 @@ async def _run(nodes: int, pods: int, sandbox: Sandbox) -> Result:
         await create_idle_nodes(session, 1, pods)
         session.kill_worker()
         count = (nodes - 1) * pods
-        await run_at_once(partial(_create_pod, session, f"pending-{number}", CPU // pods) for number in range(count))
+        await run_at_once(partial(create_pod, session, {}, cpu=f"{CPU // pods}m") for _ in range(count))
         await _wait(session, partial(_count_untried, session), "kube-scheduler tries all pods")
         began = time.monotonic()
         worker = await session.replace_worker()
@@ -94,8 +94,8 @@ async def _run(nodes: int, pods: int, sandbox: Sandbox) -> Result:
             return round(time.monotonic() - ready, 1)
 
         first, written, launched, running, tagged = await asyncio.gather(
-            reach("a NodeClaim", partial(_missing_nodeclaims, session, 2)),
-            reach("all NodeClaims", partial(_missing_nodeclaims, session, nodes)),
+            reach("a NodeClaim", partial(why_claims_missing, session, 2)),
+            reach("all NodeClaims", partial(why_claims_missing, session, nodes)),
             reach("all instances", partial(_missing_instances, session, nodes)),
             reach("all pods Running", partial(_find_pending, session)),
             reach("all instances tagged", partial(_find_untagged, session, nodes)),
@@ -114,12 +114,6 @@ async def _run(nodes: int, pods: int, sandbox: Sandbox) -> Result:
             instances=(await session.aws.count_instances()).launched,
             megabytes={name: round(usage[name].rss / 1e6) for name in ("worker", "planner")},
         )
-
-
-async def _create_pod(session: SandboxSession, name: str, cpu: int) -> None:
-    requests = {"cpu": f"{cpu}m", "memory": "64Mi"}
-    spec = {"containers": [{"name": "pause", "image": "pause", "resources": {"requests": requests}}]}
-    await session.kube.request("POST", NAMESPACED, {"metadata": {"name": name}, "spec": spec})
 
 
 async def _wait(session: SandboxSession, find_problem: Any, what: str) -> None:
@@ -146,11 +140,6 @@ async def _find_untagged(session: SandboxSession, nodes: int) -> str:
     items = (await session.kube.request("GET", NODE_CLAIMS.path()))["items"]
     tagged = [one for one in items if labels.CLUSTER_NAME_TAGGED in one["metadata"].get("annotations", {})]
     return "" if len(tagged) >= nodes else f"{len(tagged)} of {nodes} instances are tagged"
-
-
-async def _missing_nodeclaims(session: SandboxSession, count: int) -> str:
-    found = await count_claims(session)
-    return "" if found >= count else f"{found} of {count} NodeClaims"
 
 
 async def _missing_instances(session: SandboxSession, count: int) -> str:

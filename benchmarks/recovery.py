@@ -94,7 +94,7 @@ async def _measure_recovery(session: SandboxSession, nodes: int) -> Recovery:
     worker = await session.replace_worker()
     starting = asyncio.create_task(worker.start())
     await session.scale_deployment(nodes + 1)
-    await session.wait_until_resolved(partial(_why_claims_missing, session, nodes + 1), what="a NodeClaim", seconds=120)
+    await session.wait_until_resolved(partial(why_claims_missing, session, nodes + 1), what="a NodeClaim", seconds=120)
     decided = time.monotonic() - began
     await session.wait_until_resolved(partial(pods_wait, session, nodes + 1), what="the pod Running", seconds=120)
     running = time.monotonic() - began
@@ -139,7 +139,7 @@ async def count_claims(session: SandboxSession) -> int:
     return len(response.get("items") or ()) + int(response["metadata"].get("remainingItemCount") or 0)
 
 
-async def _why_claims_missing(session: SandboxSession, count: int) -> str:
+async def why_claims_missing(session: SandboxSession, count: int) -> str:
     """Empty if there are `count` NodeClaims."""
     found = await count_claims(session)
     return "" if found >= count else f"{found} NodeClaims"

@@ -19,10 +19,13 @@ from tenure.model.node_health import RebootEnd, RepairDue, RepairRequest, Repair
 from tenure.model.nodeclaim.node_identity import NodeStatus, identify_nodes
 from tenure.policy.lifecycle.repair import DO_NOT_REPAIR_MESSAGE, decide_breaker, is_unhealthy
 
-_EVENT = "NodeRepairBlocked"
+_BREAKER_EVENT = "NodeRepairBlocked"
 
 
 class CircuitBreaker:
+    """Too many nodes are unhealthy for the nodes to be the cause. It counts live nodes, since counts of the watch may
+    be outdated, and a NodeClaim without a NodePool has no NodePool workflow."""
+
     def __init__(self, ports: Ports) -> None:
         self._pools, self._claims, self._nodes, self._events = ports.pools, ports.claims, ports.nodes, ports.events
 
@@ -37,11 +40,11 @@ class CircuitBreaker:
         if why:
             scope = "nodepool" if pool else "cluster"
             message = f"more than {max_unhealthy} nodes are unhealthy in the {scope}: {why}"
-            await publish_event_on(self._events, "Node", node, _EVENT, message)
-            await publish_event_on(self._events, "NodeClaim", claim, _EVENT, message)
+            await publish_event_on(self._events, "Node", node, _BREAKER_EVENT, message)
+            await publish_event_on(self._events, "NodeClaim", claim, _BREAKER_EVENT, message)
             nodepool = await self._pools.get(pool) if pool else None
             if nodepool is not None:
-                await publish_event_on(self._events, "NodePool", nodepool, _EVENT, message)
+                await publish_event_on(self._events, "NodePool", nodepool, _BREAKER_EVENT, message)
         return why
 
     async def _rejection_reason(self, pool: str, conditions: Collection[tuple[str, str]], max_unhealthy: str) -> str:
@@ -216,6 +219,8 @@ def _is_recorded(claim: NodeClaim, request: RepairRequest, now: datetime) -> boo
 
 
 class RebootActivities:
+    """The steps of a reboot that follow the request to EC2."""
+
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._claims, self._nodes, self._events = ports.claims, ports.nodes, ports.events

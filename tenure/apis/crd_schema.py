@@ -4,6 +4,7 @@ The models do not enforce them; the API server does. `tools/crds/schema.py` gene
 those of OpenAPI and Kubernetes. Patterns and limits are Karpenter's, so that the CRDs accept the same input.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -45,6 +46,8 @@ QUANTITY_PATTERN: Final = (
 QUALIFIED_NAME: Final = (
     r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*(\/))?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$"
 )
+MAX_LABEL_KEY: Final = 316
+"""Characters: 253 for the prefix, 63 for the name."""
 LABEL_VALUE: Final = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
 DURATION: Final = r"^([0-9]+(s|m|h))+$"
 DURATION_SCHEMA: Final[dict[str, Any]] = {"pattern": DURATION, "maxLength": MAX_LENGTH}
@@ -89,6 +92,15 @@ def label_key_rules(*, of_each_key: bool, pool: bool) -> tuple[Rule, ...]:
             )
         )
     return tuple(reserved)
+
+
+def is_nodeclaim_label_key(key: str) -> bool:
+    """Whether the CustomResourceDefinition of NodeClaims accepts requirements for this label, by `label_key_rules` and
+    the pattern."""
+    if key in labels.WELL_KNOWN or key == labels.NODECLASS:
+        return True
+    is_restricted = key in labels.RESTRICTED_LABELS or key.split("/")[0].endswith(tuple(labels.RESTRICTED_DOMAINS))
+    return not is_restricted and len(key) <= MAX_LABEL_KEY and re.fullmatch(QUALIFIED_NAME, key) is not None
 
 
 def _expression_for(each_key: bool, expression: str) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Self
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 from pydantic.alias_generators import to_camel
 
-from tenure.apis.crd_schema import ATOMIC, INT64, QUALIFIED_NAME, Crd, not_empty
+from tenure.apis.crd_schema import ATOMIC, INT64, MAX_LABEL_KEY, QUALIFIED_NAME, Crd, not_empty
 
 Quantities = dict[str, str | int]
 """A Kubernetes ResourceList as written; `tenure.apis.quantity.parse_resources` converts it to integers."""
@@ -146,7 +146,7 @@ LabelValues = Annotated[
 class Requirement(KubeModel):
     """A requirement for a label of the node, and for the flexibility of its values."""
 
-    key: Annotated[str, Crd({"maxLength": 316, "pattern": QUALIFIED_NAME}, required=True)]
+    key: Annotated[str, Crd({"maxLength": MAX_LABEL_KEY, "pattern": QUALIFIED_NAME}, required=True)]
     """Key of the label."""
     operator: LabelOperator
     values: LabelValues = ()

@@ -3,7 +3,7 @@
 from typing import Annotated, Final
 
 from tenure.apis import labels
-from tenure.apis.crd_schema import INT32, QUALIFIED_NAME, Crd, Rule
+from tenure.apis.crd_schema import INT32, MAX_LABEL_KEY, QUALIFIED_NAME, Crd, Rule
 from tenure.apis.meta import Condition, KubeModel, KubeObject, KubeStatus, LabelOperator, LabelValues, Quantities
 
 PRICE: Final = r"^\d+(\.\d+)?$"
@@ -25,7 +25,7 @@ _KEY_RULES: Final = (
 class OverlayRequirement(KubeModel):
     """A requirement for a label of the instance type, of its offering, or of the NodePool's nodes."""
 
-    key: Annotated[str, Crd({"maxLength": 316, "pattern": QUALIFIED_NAME}, _KEY_RULES, required=True)]
+    key: Annotated[str, Crd({"maxLength": MAX_LABEL_KEY, "pattern": QUALIFIED_NAME}, _KEY_RULES, required=True)]
     """Key of the label."""
     operator: LabelOperator
     values: LabelValues = ()

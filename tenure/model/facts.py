@@ -373,6 +373,10 @@ class PodDisruptionBudgetFact(Value):
         """A budget with an outdated status allows no disruptions."""
         return self.allowed if self.counted and not self.sync_failed else 0
 
+    def rejects_eviction(self, *, ready: bool) -> bool:
+        """Whether the Eviction API rejects a pod for this budget now. `ready`: whether the pod is Ready."""
+        return self.disruptions_allowed <= 0 and (ready or not self.always_allow_unhealthy)
+
     @property
     def never(self) -> bool:
         """maxUnavailable is 0 or 0%, or minAvailable is 100%: the budget never allows an eviction."""

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Final
 
-from tenure.apis.crd_schema import LABEL_VALUE
+from tenure.apis.crd_schema import LABEL_VALUE, MAX_LABEL_KEY
 from tenure.apis.durations import quote
 from tenure.apis.labels import WELL_KNOWN, is_injected_elsewhere, normalize_label_key
 from tenure.model.facts import Expression
@@ -33,8 +33,6 @@ _MAX_INTEGER: Final = 2**63 - 1
 _LABEL_VALUE: Final = re.compile(LABEL_VALUE)
 _MAX_LABEL_VALUE: Final = 63
 _MAX_VALUES: Final = 6
-_MAX_KEY: Final = 316
-"""Characters of a label's key: 253 for the prefix, 63 for the name. Finding similar keys takes quadratic time."""
 _MAX_REASONS: Final = 6
 """A pod may require thousands of labels, and is compared with every node and NodePool."""
 
@@ -347,7 +345,7 @@ class Requirements(Mapping[str, Requirement]):
         return {key: value for key, value in examples.items() if value}
 
     def _suggest_label(self, key: str) -> str:
-        if key in WELL_KNOWN or len(key) > _MAX_KEY:
+        if key in WELL_KNOWN or len(key) > MAX_LABEL_KEY:
             return ""
         near = _find_similar(key, WELL_KNOWN.union(self))
         return f" (is {near} meant?)" if near else ""

@@ -1,30 +1,17 @@
 """Labels and requirements of the nodes of a NodePool, without its instance types."""
 
-import re
 from typing import Final
 
-from tenure.apis.crd_schema import QUALIFIED_NAME
-from tenure.apis.labels import (
-    HOSTNAME,
-    INITIALIZED,
-    NODECLASS,
-    NODEPOOL,
-    REGISTERED,
-    RESTRICTED_DOMAINS,
-    RESTRICTED_LABELS,
-    WELL_KNOWN,
-    nodeclass_label,
-)
+from tenure.apis.crd_schema import is_nodeclaim_label_key
+from tenure.apis.labels import HOSTNAME, INITIALIZED, NODEPOOL, REGISTERED, WELL_KNOWN, nodeclass_label
 from tenure.model.facts import Expression, NodePoolFact
 from tenure.model.requirements import GTE, Requirements
 
 INTERNAL_LABELS: Final = {REGISTERED: "true", INITIALIZED: "true", HOSTNAME: "<new node>"}
 """Labels that every node has, so that pods and DaemonSets can select them. The hostname of a new node is a placeholder
 that no label can have."""
-_MAX_KEY: Final = 316
 _MAX_REQUIREMENTS: Final = 100
-"""Limits of the CustomResourceDefinition of NodeClaims."""
-_KEY: Final = re.compile(QUALIFIED_NAME)
+"""Limit of the CustomResourceDefinition of NodeClaims."""
 
 
 def template_labels(pool: NodePoolFact) -> dict[str, str]:
@@ -57,7 +44,7 @@ def nodeclaim_expressions(requirements: Requirements, *others: Expression) -> tu
     NodeClaim satisfies it. If there are too many requirements, all custom labels are left out for the same reason.
     """
     # The intersection turns bounds that no value satisfies into DoesNotExist.
-    accepted = [one.intersection(one) for key, one in requirements.items() if is_requirement_key(key)]
+    accepted = [one.intersection(one) for key, one in requirements.items() if is_nodeclaim_label_key(key)]
     found = Requirements(accepted).expressions()
     if len(found) + len(others) > _MAX_REQUIREMENTS:
         found = Requirements(one for one in accepted if one.key in WELL_KNOWN or one.min_values).expressions()
@@ -67,11 +54,3 @@ def nodeclaim_expressions(requirements: Requirements, *others: Expression) -> tu
 def _without_negative_bound(one: Expression) -> Expression:
     """A label value cannot be negative, so that a negative lower bound means any whole number."""
     return one.model_copy(update={"values": ("0",)}) if one.operator == GTE and int(one.values[0]) < 0 else one
-
-
-def is_requirement_key(key: str) -> bool:
-    """Whether the CustomResourceDefinition of NodeClaims accepts requirements for this label (`label_key_rules`)."""
-    if key in WELL_KNOWN or key == NODECLASS:
-        return True
-    is_restricted = key in RESTRICTED_LABELS or key.partition("/")[0].endswith(tuple(RESTRICTED_DOMAINS))
-    return not is_restricted and len(key) <= _MAX_KEY and _KEY.fullmatch(key) is not None

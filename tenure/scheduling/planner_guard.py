@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from tenure.model.blockers import POD_UNPLANNABLE
 from tenure.model.facts import DaemonSetFact, NodeClaimFact, NodeFact, NodePoolFact, PodFact
@@ -33,14 +33,18 @@ GuardedFact = PodFact | NodeFact | NodeClaimFact | NodePoolFact | DaemonSetFact 
 ShapedPods = Sequence[tuple[PodShape, PodFact]]
 
 
+class _FaultyPod(NamedTuple):
+    why: str
+    retry_at: datetime | None = None
+    """None: it is planned again after a change."""
+
+
 class PlannerGuard:
     def __init__(self, pod_shapes: PodShapeCache) -> None:
         self._pod_shapes = pod_shapes
         self.invalid_objects = InvalidObjects()
-        self._faulty_pods: dict[str, str] = {}
-        """Why each of these pods is not planned, by UID: it made planning fail, or exceeded the planning budget."""
-        self._retry_at: dict[str, datetime] = {}
-        """When a pod that exceeded the budget is planned again."""
+        self._faulty_pods: dict[str, _FaultyPod] = {}
+        """By UID, the pods that made planning fail, or exceeded the planning budget."""
 
     def of(self, fact: GuardedFact, step: str = "") -> AbstractContextManager[None]:
         """`step`: distinguishes several guards of the same object."""
@@ -84,9 +88,8 @@ class PlannerGuard:
     def plan(self, shaped_pods: ShapedPods, make_plan: Callable[[ShapedPods], Plan], now: datetime) -> Plan:
         """The plan without the pods that make planning fail, or recently exceeded its budget. Raises the error if every
         pod makes it fail."""
-        for uid in [uid for uid, at in self._retry_at.items() if at <= now]:
-            self._faulty_pods.pop(uid, None)
-            del self._retry_at[uid]
+        for uid in [uid for uid, one in self._faulty_pods.items() if one.retry_at and one.retry_at <= now]:
+            del self._faulty_pods[uid]
         usable: ShapedPods = [one for one in shaped_pods if one[1].uid not in self._faulty_pods]
         try:
             plan = make_plan(usable)
@@ -94,13 +97,13 @@ class PlannerGuard:
             usable = self._exclude_faulty(usable, make_plan, error)
             plan = make_plan(usable)
         rejected = [
-            unscheduled_pod(pod, self._faulty_pods[pod.uid], POD_UNPLANNABLE)
+            unscheduled_pod(pod, self._faulty_pods[pod.uid].why, POD_UNPLANNABLE)
             for _, pod in shaped_pods
             if pod.uid in self._faulty_pods
         ]
         for one in plan.unschedulable:
             if one.code == POD_UNPLANNABLE:
-                self._faulty_pods[one.pod_uid], self._retry_at[one.pod_uid] = one.reason, now + RETRY_AFTER
+                self._faulty_pods[one.pod_uid] = _FaultyPod(one.reason, now + RETRY_AFTER)
         return plan.model_copy(update={"unschedulable": (*rejected, *plan.unschedulable)}) if rejected else plan
 
     def _exclude_faulty(
@@ -115,7 +118,7 @@ class PlannerGuard:
         for uid, (pod, why) in found.items():
             with self.of(pod):
                 error_message = self.invalid_objects.record(_object_key(pod), why)
-                self._faulty_pods[uid] = f"planning fails with this pod: {error_message}"
+                self._faulty_pods[uid] = _FaultyPod(f"planning fails with this pod: {error_message}")
         return [one for one in usable if one[1].uid not in found]
 
     def _forget(self, change: Change) -> None:

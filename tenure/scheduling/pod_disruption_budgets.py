@@ -51,7 +51,7 @@ class PodDisruptionBudgets:
             names = ", ".join(one.name for one in found)
             return f"{subject} is selected by {len(found)} PodDisruptionBudgets ({names}), so it cannot be evicted"
         for one in found:
-            if one.disruptions_allowed <= 0 and not (one.always_allow_unhealthy and pod.ready is False):
+            if one.rejects_eviction(ready=pod.ready is not False):
                 return f"{subject}: PodDisruptionBudget {one.key} allows no disruption now"
         return ""
 

@@ -221,7 +221,7 @@ def find_excessive_terms(pod: PodFact) -> str:
     for selector in selectors:
         for selected in selector or ():
             selector_values += 1 + len(selected.values)
-    values, combinations = 0, 1 + len(selectors)
+    values, combinations = 0, 1
     if pod.required_terms or pod.preferred_terms:
         combinations, required = count_combinations(pod), max(1, len(pod.required_terms))
         values = combinations // required * sum(1 + len(one.values) for term in pod.required_terms for one in term)

@@ -18,24 +18,6 @@ from tenure.tracing.recorder import TRACES
 from workflows import ids
 from workflows.runner import WORKFLOWS, OrderedWorkflowRunner
 
-
-@asynccontextmanager
-async def tracing(settings: Settings) -> AsyncIterator[Sequence[Interceptor]]:
-    """The interceptors of the Temporal client; none if OTEL_EXPORTER_OTLP_ENDPOINT is not set."""
-    if not settings.otel_exporter_otlp_endpoint:
-        yield ()
-        return
-    from tenure.controller.temporal.tracing import StartupTracing, export_to_collector  # noqa: PLC0415 - the import takes 0.2 s
-
-    recorder = export_to_collector(settings.cluster_name, settings.otel_exporter_otlp_endpoint)
-    TRACES.recorder = recorder
-    try:
-        yield (StartupTracing(recorder),)
-    finally:
-        TRACES.recorder = None
-        await asyncio.to_thread(recorder.shut_down)
-
-
 PLANNING = 40
 """Concurrent activities of the plan queue, more than concurrent disruption commands
 (`tenure/policy/disruption/commands.py`). Activities that wait for the planner must not keep a plan from starting, which
@@ -132,3 +114,20 @@ async def shut_down(*workers: Worker) -> None:
     if await process.find_unfinished({one.task_queue: one.shutdown() for one in workers}, STOP_WITHIN):
         sys.stdout.flush()
         os._exit(1)
+
+
+@asynccontextmanager
+async def tracing(settings: Settings) -> AsyncIterator[Sequence[Interceptor]]:
+    """The interceptors of the Temporal client; none if OTEL_EXPORTER_OTLP_ENDPOINT is not set."""
+    if not settings.otel_exporter_otlp_endpoint:
+        yield ()
+        return
+    from tenure.controller.temporal.tracing import StartupTracing, export_to_collector  # noqa: PLC0415 - the import takes 0.2 s
+
+    recorder = export_to_collector(settings.cluster_name, settings.otel_exporter_otlp_endpoint)
+    TRACES.recorder = recorder
+    try:
+        yield (StartupTracing(recorder),)
+    finally:
+        TRACES.recorder = None
+        await asyncio.to_thread(recorder.shut_down)

@@ -190,9 +190,9 @@ def parse_threshold(text: str, capacity: int) -> int | None:
     return 0 if percent >= 100 else ceil(capacity * percent / 100)
 
 
-_DEFAULT: Final = 27
+_DEFAULT_ATTACHMENTS: Final = 27
 """For types without a figure of EC2; shared."""
-_WITHOUT_NITRO: Final = 39
+_ATTACHMENTS_WITHOUT_NITRO: Final = 39
 
 
 def ebs_attachments_of(machine: Machine) -> int:
@@ -203,9 +203,9 @@ def ebs_attachments_of(machine: Machine) -> int:
     """
     info = machine.info
     if info.hypervisor == "xen":
-        limit, shared = _WITHOUT_NITRO, False
+        limit, shared = _ATTACHMENTS_WITHOUT_NITRO, False
     else:
-        limit, shared = info.ebs_attachments or _DEFAULT, info.shares_attachments
+        limit, shared = info.ebs_attachments or _DEFAULT_ATTACHMENTS, info.shares_attachments
     if shared:
         limit -= _further_interfaces(machine)
     return max(1, limit - _launch_volumes(machine))

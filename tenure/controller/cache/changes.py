@@ -14,6 +14,8 @@ from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POO
 from tenure.model.facts import NodeClaimFact, PodFact
 from tenure.model.invalid_objects import InvalidObjects, ObjectKey
 
+log = structlog.get_logger(__name__)
+
 
 @dataclass
 class ChangeSet:
@@ -151,10 +153,7 @@ CacheEvent = (
     | ChangeBatch
 )
 
-
 E = TypeVar("E", bound=CacheEvent)
-
-log = structlog.get_logger(__name__)
 
 
 class ChangeDispatcher:

@@ -1,7 +1,7 @@
 """One plan: update the planner, plan, create the NodeClaims, and store on which node each pod is expected."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
@@ -178,7 +178,7 @@ class Provisioner:
         planned = dict(zip(names, allowed, strict=True))
         await process.commit(planned, now=self._now())
         made, faults = await self._create(plan_id, planned, backoff, spread=self._in_interruption_burst(request))
-        await self._retract_nodeclaims(process, set(names) - {claim.name for claim in made})
+        await self._retract_nodeclaims(process, faults)
         if self._buffers:
             self._buffers.assign({pod: claim.name for claim in made for pod in planned[claim.name].virtual_pods})
         vacated = self._nominated_targets(plan)
@@ -224,7 +224,6 @@ class Provisioner:
         shards = assign_shards(ones, self._zones_of) if spread else [None] * len(ones)
         groups = group_ids(plan_id, ones, shards)
         launches = dict(zip(planned, zip(groups, shards, strict=True), strict=True))
-
         faults: dict[str, Fault] = {}
 
         async def create(name: str) -> NodeClaim | None:
@@ -237,33 +236,35 @@ class Provisioner:
                 offering_shard=shard,
                 pod_groups=self.backoff_tracker.annotation_of(planned[name], backoff.groups),
             )
-            made = await self._create_nodeclaim(nodeclaim, faults)
-            if made is not None:
-                count_created(self._meter, made)
-                self._cache.assume_nodeclaim(nodeclaim_fact(made.to_object()))
+            try:
+                made = await self._create_nodeclaim(nodeclaim)
+            except Fault as fault:
+                log.error("NodeClaim not created", name=name, fault=str(fault))
+                faults[name] = fault
+                return None
+            count_created(self._meter, made)
+            self._cache.assume_nodeclaim(nodeclaim_fact(made.to_object()))
             return made
 
         made = [one for one in await call_for_each(planned, create) if one is not None]
         return made, faults
 
-    async def _create_nodeclaim(self, nodeclaim: NodeClaim, faults: dict[str, Fault]) -> NodeClaim | None:
-        """Adds the fault if it was not created. A NodeClaim whose creation got no response is read: if it exists and
-        were left out of its launch group, it would launch about a minute later."""
+    async def _create_nodeclaim(self, nodeclaim: NodeClaim) -> NodeClaim:
+        """A NodeClaim whose creation got no response is read: if it exists and were left out of its launch group, it
+        would launch about a minute later. Raises Fault."""
         try:
             return await self._claims.create(nodeclaim)
         except Fault as fault:
             with suppress(Fault):
                 if fault.retryable and (existing := await self._claims.get(nodeclaim.name)):
                     return existing
-            log.error("NodeClaim not created", name=nodeclaim.name, fault=str(fault))
-            faults[nodeclaim.name] = fault
-            return None
+            raise
 
     def _zones_of(self, node_class: str) -> list[str]:
         known = self._cache.nodeclasses.get(node_class)
         return sorted({subnet.zone for subnet in known.status.subnets}) if known else []
 
-    async def _retract_nodeclaims(self, process: PlannerProcess, names: set[str]) -> None:
+    async def _retract_nodeclaims(self, process: PlannerProcess, names: Collection[str]) -> None:
         """NodeClaims that the planner knows but that were not created must not count as capacity."""
         if names:
             await process.apply([Change(kind="claim", key=name, fact=None) for name in sorted(names)])

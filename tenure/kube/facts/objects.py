@@ -1,4 +1,4 @@
-"""Parses Nodes, NodeClaims, NodePools, NodeOverlays and budgets of pods into facts, with the fields that are used."""
+"""Parses Nodes, NodeClaims, NodePools, NodeOverlays and PodDisruptionBudgets into facts with the fields in use."""
 
 from collections.abc import Mapping
 from typing import Any

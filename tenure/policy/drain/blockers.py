@@ -63,7 +63,7 @@ def find_budget_rejection(pod: DrainPod, budgets: Sequence[PodDisruptionBudgetFa
     if len(mine) > 1:
         return f"more than one PodDisruptionBudget selects {subject}: {', '.join(one.name for one in mine)}"
     for one in mine:
-        if one.disruptions_allowed <= 0 and not (one.always_allow_unhealthy and not pod.ready):
+        if one.rejects_eviction(ready=pod.ready):
             return f"{subject}: {_budget_name(one)} allows no disruption now"
     return ""
 

@@ -208,17 +208,15 @@ class Packing:
         return RejectionReason(self.budget.exceeded[one.pods[-1].uid], POD_UNPLANNABLE)
 
     def _explain_exceeded_budget(self, alternative: ConstraintAlternative) -> str:
+        usable, variant = self.universe.usable_domains, alternative.without_volumes
         domains = ", ".join(
-            f"{key} with {len(self._usable_domains(alternative, key))} values" for key in domain_keys(alternative.rules)
+            f"{key} with {len(usable(variant, key, rules_for_key(alternative.rules, key)))} values"
+            for key in domain_keys(alternative.rules)
         )
         return (
             f"spec.topologySpreadConstraints and spec.affinity: planning takes too long for {domains or 'them'}; "
             f"expected fewer terms, or labels with fewer values, e.g. {ZONE}"
         )
-
-    def _usable_domains(self, alternative: ConstraintAlternative, key: str) -> list[str]:
-        rules = rules_for_key(alternative.rules, key)
-        return self.universe.usable_domains(alternative.without_volumes, key, rules)
 
     def _schedule_alternatives(self, one: PodClass) -> RejectionReason:
         reason = _FITS
@@ -243,7 +241,7 @@ class Packing:
         key, rest = keys[0], keys[1:]
         rules = tuple(rules_for_key(alternative.rules, key))
         inner = [rule for rule in alternative.rules if rule.group.topology_index.key in rest]
-        universe = self._usable_domains(alternative, key)
+        universe = self.universe.usable_domains(alternative.without_volumes, key, rules)
         least = {rule: self.universe.counted_domains(rule) for rule in rules if isinstance(rule, SpreadRule)}
         blocked = set(universe) - set(filter_requested(universe, alternative.variant, key))
         domains = Domains(universe, rules, least, blocked=blocked)

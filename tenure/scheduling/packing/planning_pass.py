@@ -198,17 +198,23 @@ def resolve_volume_requirements(
         shape = plain._replace(volumes=volumes[pod.uid]) if pod.uid in volumes else plain
         if count := new_attachments.get(pod.uid):
             shape = shape._replace(requests=(*shape.requests, (EBS_ATTACHMENTS, count)))
-        topology_count = len(shape.volumes.alternatives)
-        reason = volume_conflict(shape) if topology_count else ""
-        if not reason and topology_count and (count := topology_count * count_combinations(pod)) > MAX_COMBINATIONS:
-            reason = (
-                f"spec.affinity: {count} combinations of required terms, preferences and topologies of its volumes, "
-                f"expected at most {MAX_COMBINATIONS}; remove terms"
-            )
-        if reason:
+        if reason := _explain_volume_rejection(shape, pod) if shape.volumes.alternatives else "":
             rejected.append(unscheduled_pod(pod, reason, VOLUMES))
         else:
             yield shape, pod
+
+
+def _explain_volume_rejection(shape: PodShape, pod: PodFact) -> str:
+    """Why the topologies of its volumes prevent the pod's plan; empty if they do not."""
+    if conflict := volume_conflict(shape):
+        return conflict
+    count = len(shape.volumes.alternatives) * count_combinations(pod)
+    if count <= MAX_COMBINATIONS:
+        return ""
+    return (
+        f"spec.affinity: {count} combinations of required terms, preferences and topologies of its volumes, "
+        f"expected at most {MAX_COMBINATIONS}; remove terms"
+    )
 
 
 def _build_topology_groups(inputs: PassInputs, shapes: Iterable[PodShape]) -> TopologyGroups:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Final, NamedTuple
 
 from tenure.apis.labels import HOSTNAME, normalize_label_key
@@ -81,7 +82,7 @@ class TopologyGroups:
         another topology key has no effect."""
         self._namespaces = namespaces or {}
         self._prefer_no_schedule = prefer_no_schedule
-        self._may_have_label = may_have_label
+        self._may_have_label = cache(may_have_label)
         self._groups: dict[TopologyIndex, TopologyGroup] = {}
         self._groups_by_labels: dict[tuple[str, frozenset[tuple[str, str]]], PodTopologyGroups] = {}
         self._owned_groups: dict[PodTopologyTerms, tuple[TopologyGroup, ...]] = {}
