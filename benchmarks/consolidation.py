@@ -19,7 +19,7 @@ from unittest.mock import patch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.cluster_generator import NOW, Cluster, generate_cluster
+from benchmarks.generators.cluster import NOW, Cluster, generate_cluster
 from benchmarks.karpenter_models import Karpenter
 from benchmarks.report import describe_machine
 from tenure.model.disruption.decision import Command, Decision, DisruptionRequest

@@ -18,9 +18,9 @@ from datetime import datetime, timedelta
 from itertools import product
 from typing import Any, Final
 
-from benchmarks.cluster_generator import NOW, Cluster, add_node
-from benchmarks.instance_type_generator import catalogue
-from benchmarks.workloads import SERVICES
+from benchmarks.generators.cluster import NOW, Cluster, add_node
+from benchmarks.generators.instance_types import catalogue
+from benchmarks.generators.workloads import SERVICES
 from tenure.apis.labels import CAPACITY_TYPE, INSTANCE_CATEGORY, INSTANCE_TYPE, ON_DEMAND
 from tenure.model.disruption.decision import METHODS, BudgetHeadroom, DisruptionBudgets, DisruptionRequest, NodeVerdict
 from tenure.model.facts import Expression, NodePoolFact, PodFact

@@ -110,24 +110,24 @@ async def _run(nodes: int, pods: int, seconds: float, calm: float, sandbox: Sand
     async with SandboxSession(sandbox, deployment=DEPLOYMENT, settings=settings) as session:
         await create_idle_nodes(session, 1, pods, CPU)
         session.kill_worker()
-        written = await _measure("objects written", _write_copies(session, nodes, pods))
-        await _measure("pods Ready", _wait_until_pods_ready(session, nodes * pods))
+        written = await measure("objects written", _write_copies(session, nodes, pods))
+        await measure("pods Ready", _wait_until_pods_ready(session, nodes * pods))
         await (await session.replace_worker()).start()
-        recovered = await _measure("workflows Ready", _wait_until_ready(session, nodes))
+        recovered = await measure("workflows Ready", _wait_until_ready(session, nodes))
         await asyncio.sleep(calm)
         idle = await watch_idle(session, nodes * pods, seconds)
         print_idle(idle)
         memory = [sum(idle.megabytes[name] for name in ("worker", "planner"))]
-        verdicts = [await _measure("verdict", _wait_for_verdict(session)) for _ in range(REPETITIONS)]
-        decisions = [await _measure("NodeClaim", _wait_for_decision(session)) for _ in range(REPETITIONS)]
+        verdicts = [await measure("verdict", _wait_for_verdict(session)) for _ in range(REPETITIONS)]
+        decisions = [await measure("NodeClaim", _wait_for_decision(session)) for _ in range(REPETITIONS)]
         memory.append(_megabytes(session))
         hosted, decided = await _fail_over(session)
         memory.append(_megabytes(session))
         session.kill_worker()
-        restarted = await _measure("instance launched", _restart(session))
+        restarted = await measure("instance launched", _restart(session))
         await asyncio.sleep(calm)
         memory.append(_megabytes(session))
-        command = await _measure("first command", _consolidate(session))
+        command = await measure("first command", _consolidate(session))
         memory.append(_megabytes(session))
         durations = Durations(
             written=written,
@@ -144,7 +144,7 @@ async def _run(nodes: int, pods: int, seconds: float, calm: float, sandbox: Sand
         return idle, durations
 
 
-async def _measure(what: str, work: Awaitable[None]) -> float:
+async def measure(what: str, work: Awaitable[None]) -> float:
     """Seconds until `work` has ended."""
     began = time.monotonic()
     await work
@@ -172,10 +172,11 @@ async def _write_copies(session: SandboxSession, nodes: int, pods: int) -> None:
 
     async def write(number: int, instance: Instance) -> None:
         replaced = _replacements(first, instance) | {claim["metadata"]["name"]: f"copy-{number}"}
-        uid = await _write_claim(session, _copy(claim, replaced))
-        await kube.request("POST", NODES.path(), _copy(node, replaced | {claim["metadata"]["uid"]: uid}))
+        uid = await write_nodeclaim(session, copy_object(claim, replaced))
+        await kube.request("POST", NODES.path(), copy_object(node, replaced | {claim["metadata"]["uid"]: uid}))
         for one in range(pods):
-            await kube.request("POST", NAMESPACED, _copy(pod, replaced | {pod["metadata"]["name"]: f"{number}-{one}"}))
+            names = {pod["metadata"]["name"]: f"{number}-{one}"}
+            await kube.request("POST", NAMESPACED, copy_object(pod, replaced | names))
 
     await run_at_once(partial(write, number, instance) for number, instance in enumerate(copies))
     owner = pod["metadata"]["ownerReferences"][0]["name"]
@@ -197,7 +198,7 @@ async def _wait_until_pods_ready(session: SandboxSession, pods: int) -> None:
     await session.wait_until_resolved(find_others, what="all pods Ready", seconds=TIMEOUT + pods / 25)
 
 
-async def _write_claim(session: SandboxSession, claim: Object) -> str:
+async def write_nodeclaim(session: SandboxSession, claim: Object) -> str:
     """Returns the UID."""
     claim["metadata"]["annotations"] |= dict.fromkeys((labels.TAGGED, labels.CLUSTER_NAME_TAGGED), "true")
     created = await session.kube.request("POST", NODE_CLAIMS.path(), claim)
@@ -206,7 +207,7 @@ async def _write_claim(session: SandboxSession, claim: Object) -> str:
     return str(created["metadata"]["uid"])
 
 
-def _copy(original: Object, replaced: dict[str, str]) -> Object:
+def copy_object(original: Object, replaced: dict[str, str]) -> Object:
     """`replaced` may be part of any text of the object, such as of a provider ID."""
     copied = deepcopy(original)
     for name in OF_THE_SERVER:
@@ -318,8 +319,8 @@ async def _fail_over(session: SandboxSession) -> tuple[float, float]:
         return await read_holder() != before
 
     both = await asyncio.gather(
-        _measure("failover", _wait_for(session, is_taken_over, "another holder")),
-        _measure("NodeClaim after the failover", _wait_for_decision(session)),
+        measure("failover", _wait_for(session, is_taken_over, "another holder")),
+        measure("NodeClaim after the failover", _wait_for_decision(session)),
     )
     return both[0], both[1]
 

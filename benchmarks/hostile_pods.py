@@ -19,8 +19,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from benchmarks.generators.workloads import KINDS, make_scenario
 from benchmarks.report import describe_machine
-from benchmarks.workloads import KINDS, make_scenario
 from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE
 from tenure.kube.facts.pods import read_pod
 from tenure.model.facts import Expression, PodFact

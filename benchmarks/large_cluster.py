@@ -17,10 +17,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from benchmarks.cluster_generator import NOW, generate_cluster
+from benchmarks.generators.cluster import NOW, generate_cluster
+from benchmarks.generators.workloads import SERVICES
 from benchmarks.harness import benchmark_app, measure_usage, run
 from benchmarks.report import describe_machine
-from benchmarks.workloads import SERVICES
 from tenure.apis import labels
 from tenure.cli.exit_codes import exit_process
 from tenure.controller.disruption.controller import make_disruption_settings

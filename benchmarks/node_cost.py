@@ -15,9 +15,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
-from benchmarks.karpenter_models import greedy_price
-from benchmarks.lower_bound import lower_bound
-from benchmarks.workloads import (
+from benchmarks.generators.workloads import (
     Object,
     Scenario,
     diverse_pods,
@@ -28,6 +26,8 @@ from benchmarks.workloads import (
     mixed_pools,
     plain_pods,
 )
+from benchmarks.karpenter_models import greedy_price
+from benchmarks.lower_bound import lower_bound
 from tenure.apis import labels
 from tenure.apis.resources import CPU
 from tenure.aws.instancetype.resolver import resolve_types

@@ -21,10 +21,10 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.generators.workloads import Scenario, make_scenario
 from benchmarks.karpenter_models import greedy_price
 from benchmarks.lower_bound import lower_bound
 from benchmarks.report import describe_machine
-from benchmarks.workloads import Scenario, make_scenario
 from tenure.cli.simulate.results import build_simulation
 from tenure.gc_settings import tune_gc
 from tenure.model.plan import Plan

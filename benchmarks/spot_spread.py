@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
-from benchmarks.instance_type_generator import ZONES
-from benchmarks.workloads import Scenario, make_scenario
+from benchmarks.generators.instance_types import ZONES
+from benchmarks.generators.workloads import Scenario, make_scenario
 from tenure.apis.labels import INSTANCE_TYPE, SPOT, ZONE
 from tenure.model.instance_types import MIN_TYPES_PER_SHARD, OfferingShard, list_offering_shards
 from tenure.model.plan import PlannedNodeClaim

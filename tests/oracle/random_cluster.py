@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-from benchmarks.instance_type_generator import ZONES, catalogue
-from benchmarks.workloads import make_pool
+from benchmarks.generators.instance_types import ZONES, catalogue
+from benchmarks.generators.workloads import make_pool
 from tenure.apis import labels
 from tenure.model.instance_types import InstanceType
 from tests.oracle.manifests import EBS, in_zones, make_object, node_manifest, persistent_volume, volume_claim

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from benchmarks.instance_type_generator import ZONES
+from benchmarks.generators.instance_types import ZONES
 from tenure.apis import labels
 
 Object = dict[str, Any]

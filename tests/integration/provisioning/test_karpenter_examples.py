@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 from _pytest.capture import CaptureFixture
 
-from benchmarks.instance_type_generator import catalogue
+from benchmarks.generators.instance_types import catalogue
 from tenure.cli.main import main
 from tenure.cli.simulate.portable_types import EXPORTED
 from tenure.model.instance_types import InstanceType

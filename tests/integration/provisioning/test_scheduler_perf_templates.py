@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from benchmarks.workloads import Scenario, make_scenario
+from benchmarks.generators.workloads import Scenario, make_scenario
 from tenure.model.plan import Plan
 from tenure.sandbox.controlplane.versions import DEFAULT_MINOR, RELEASES
 from tenure.scheduling.cluster_state import Change

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.workloads import Scenario, make_scenario
+from benchmarks.generators.workloads import Scenario, make_scenario
 from tenure.apis.labels import HOSTNAME, ON_DEMAND, ZONE
 from tenure.kube.adapters.pods import KubePods
 from tenure.kube.client.client import connect

@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchmarks.cluster_generator import NOW, generate_cluster
 from benchmarks.consolidation import measure_row
+from benchmarks.generators.cluster import NOW, generate_cluster
 from benchmarks.karpenter_models import Karpenter
 from tenure.model.disruption.decision import DisruptionRequest
 

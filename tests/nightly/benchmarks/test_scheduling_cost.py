@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.generators.workloads import KINDS, make_scenario
 from benchmarks.karpenter_models import greedy_price
 from benchmarks.lower_bound import lower_bound, needed_nodes
 from benchmarks.planner import measure_row
-from benchmarks.workloads import KINDS, make_scenario
 from tenure.cli.simulate.portable_types import read_types
 
 

@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 
-from benchmarks.instance_type_generator import catalogue
-from benchmarks.workloads import make_scenario
+from benchmarks.generators.instance_types import catalogue
+from benchmarks.generators.workloads import make_scenario
 from tenure.apis.labels import DECLARED_FEATURE
 from tenure.model.plan import Plan
 from tenure.scheduling.cluster_state import ClusterState

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, Final
 
-from benchmarks.instance_type_generator import catalogue
-from benchmarks.workloads import SERVICES
+from benchmarks.generators.instance_types import catalogue
+from benchmarks.generators.workloads import SERVICES
 from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, ON_DEMAND, SPOT, ZONE
 from tenure.model.disruption.decision import Command
 from tenure.model.facts import Expression, NodeClaimFact, NodeFact, NodePoolFact, PodFact, SpreadConstraint

@@ -1,6 +1,6 @@
 """Workloads for planner benchmarks: seeded pods, NodePools, DaemonSets and instance types, as manifests.
 
-    .venv/bin/python -m benchmarks.workloads diverse 5000 --seed 1 --to DIRECTORY
+    .venv/bin/python -m benchmarks.generators.workloads diverse 5000 --seed 1 --to DIRECTORY
 
 `tenure simulate` and other planners can read the files. The five groups of `diverse` and the sizes of its pods are from
 Karpenter's own scheduler benchmark. The other workloads are invented, in proportions of real clusters.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.instance_type_generator import ZONES, catalogue
+from benchmarks.generators.instance_types import ZONES, catalogue
 from tenure.apis import labels
 from tenure.cli.simulate.pod_admission import AdmissionObjects
 from tenure.cli.simulate.workloads import pods_of

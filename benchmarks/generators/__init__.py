@@ -1,0 +1,1 @@
+"""Generated inputs of the benchmarks: instance types, workloads and clusters."""
