@@ -53,6 +53,8 @@ class ObservedNodeClaim(Message):
     """When the last such pod or nomination ended; None if not empty."""
     empty_since_unseen: bool = False
     """The node was already empty when the watch began, so a recorded `empty_since` applies instead."""
+    hold_until: datetime | None = None
+    """A new host has not planned yet, and pods may need the empty node. It is kept until this time at most."""
     drain: str = ""
     """A hash of what a blocked drain waits for, such as pods and their budgets; empty while it is not blocked."""
     do_not_disrupt: bool = False

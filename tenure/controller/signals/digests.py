@@ -59,6 +59,8 @@ class NodeClaimView:
     drift: Drift | None = None
     is_vacancy_unobserved: bool = False
     """The watch did not see the last pod leave: `vacant_since` is the start of the watch."""
+    warm_up_until: datetime | None = None
+    """When a new host has planned at the latest; None afterwards."""
     needed_by_buffer: str = ""
     """The CapacityBuffer that needs headroom there."""
     drain: str = ""
@@ -148,9 +150,8 @@ def _running_digest(view: NodeClaimView, joined: ObservedNodeClaim, node: NodeFa
     times = (view.vacant_since, view.claim.initialized_at, view.expected_until)
     since = max((at for at in times if at), default=now)
     is_vacancy_unobserved = view.is_vacancy_unobserved and since == view.vacant_since
-    return Digest(
-        observed.model_copy(update={"empty": True, "empty_since": since, "empty_since_unseen": is_vacancy_unobserved})
-    )
+    found = {"empty": True, "empty_since": since, "empty_since_unseen": is_vacancy_unobserved}
+    return Digest(observed.model_copy(update=found | {"hold_until": view.warm_up_until}))
 
 
 def _not_ready_fields(view: NodeClaimView) -> dict[str, Any]:

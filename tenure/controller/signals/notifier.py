@@ -77,6 +77,8 @@ class WorkflowNotifier:
         self._static_capacity, self._repair_mode, self._discovered = static_capacity, repair_mode, discovered
         self._due, self._drain_changes = DelayingQueue(), DrainChanges(cache)
         self._deferred: dict[str, set[str]] = {}
+        self._held: set[str] = set()
+        """The NodeClaims that were observed before the first plan."""
         self._nodepools_notified: dict[str, datetime] = {}
 
     def next_due_at(self) -> datetime | None:
@@ -86,6 +88,9 @@ class WorkflowNotifier:
         """Enqueue a signal for each object that changed or is due, if the kinds that it depends on are synced."""
         self._notify_deleted_objects(changes, now)
         self._requeue_due(changes, now)
+        if not known.warm_up_until:
+            changes.nodeclaims |= self._held
+            self._held = set()
         self._for_each(
             NODE_CLAIMS,
             self._take_ready(changes.nodeclaims, "claim", known.nodeclaims and known.nodes and known.policies),
@@ -178,13 +183,12 @@ class WorkflowNotifier:
             self._deferred.setdefault("claim", set()).add(name)
             return
         workflow_id = self.workflow_id(claim)
-        if known.warm_up_until and not allow_restart and self._is_vacancy_unconfirmed(claim, workflow_id, now):
-            self._due.schedule(f"claim/{name}", known.warm_up_until)
-            return
         drain, drain_recheck_at = self._drain_changes.digest_of(claim, self._cache.nodes_of(claim), now)
         digest = nodeclaim_digest(self._build_view(claim, workflow_id, drain, known, now), now)
-        recheck_at = self._recheck_at(digest, claim, known, now)
+        recheck_at = self._recheck_at(digest, claim, now)
         self._due.schedule(f"claim/{name}", min((at for at in (recheck_at, drain_recheck_at) if at), default=None))
+        if digest.observed.hold_until:
+            self._held.add(name)
         identity = self.identity_of(claim)
         start = Start(
             "NodeClaim",
@@ -209,13 +213,6 @@ class WorkflowNotifier:
             )
         )
 
-    def _is_vacancy_unconfirmed(self, claim: NodeClaimFact, workflow_id: str, now: datetime) -> bool:
-        """Whether a node without pods may be needed by pods that are not planned yet. Its running workflow keeps the
-        start of an emptiness that an earlier host observed."""
-        if not claim.initialized or claim.deleting or self._signal_queue.last_digest(workflow_id):
-            return False
-        return not self._is_occupied(claim, self._cache.nodes_of(claim), now)
-
     def _discovered_capacity(self, claim: NodeClaimFact) -> DiscoveredCapacity:
         """For a NodeClaim without NodePool, which launches by itself; Provisioning has it for others."""
         return NO_DISCOVERED_CAPACITY if claim.pool or claim.provider_id else self._discovered(claim.node_class)
@@ -233,7 +230,7 @@ class WorkflowNotifier:
         vacated_times = [at for node in nodes if (at := self._cache.occupancy.vacated_at(node.name))]
         pool = self._cache.nodepools.get(claim.pool)
         vacant_since = max(vacated_times) if vacated_times else notified_vacant_since
-        occupied = (known.warm_up_until and notified_vacant_since is None) or self._is_occupied(claim, nodes, now)
+        occupied = self._is_occupied(claim, nodes, now)
         expected = self._expected_pods.expectation_for(claim, now, occupied=occupied)
         return NodeClaimView(
             claim=claim,
@@ -247,6 +244,7 @@ class WorkflowNotifier:
             vacant_since=vacant_since or self._unobserved_since(claim),
             drift=self._drift(claim),
             is_vacancy_unobserved=vacant_since is None,
+            warm_up_until=known.warm_up_until,
             needed_by_buffer=self._buffer_needing(claim.name),
             drain=drain,
             not_ready=self._not_ready.grace_for(claim),
@@ -268,9 +266,9 @@ class WorkflowNotifier:
         before = claim.initialized_at is not None and claim.initialized_at < self._began
         return self._began if before else None
 
-    def _recheck_at(self, digest: Digest, claim: NodeClaimFact, known: SyncedKinds, now: datetime) -> datetime | None:
-        warm_up_until = known.warm_up_until if claim.initialized else None
-        times = (warm_up_until, digest.recheck_at, early_eviction_until(self._cache.nodes_of(claim), now))
+    def _recheck_at(self, digest: Digest, claim: NodeClaimFact, now: datetime) -> datetime | None:
+        held_until, nodes = digest.observed.hold_until, self._cache.nodes_of(claim)
+        times = (held_until, digest.recheck_at, early_eviction_until(nodes, now))
         return min((one for one in times if one), default=None)
 
     def _notify_deleted_objects(self, changes: ChangeSet, now: datetime) -> None:

@@ -240,7 +240,8 @@ def empty_due_at(state: NodeClaimState) -> datetime | None:
     is_protected = observed.do_not_disrupt or bool(observed.maintenance)
     if not observed.empty or observed.empty_since is None or after is None or is_protected:
         return None
-    return observed.empty_since + after
+    due = observed.empty_since + after
+    return max(due, observed.hold_until) if observed.hold_until else due
 
 
 def consolidate_after(consolidation: str) -> timedelta | None:

@@ -89,21 +89,25 @@ def test_notready_node_within_its_grace_period_is_not_empty(harness: NotifierHar
     assert harness.last_observed().empty_since == at(110)
 
 
-def test_emptiness_is_not_signaled_during_the_warm_up(harness: NotifierHarness) -> None:
-    """The workflow keeps its own state until then. The node may be empty since long, or needed by pending pods."""
+@pytest.mark.parametrize("planned", [10, 30])
+def test_empty_node_is_held_during_the_warm_up(harness: NotifierHarness, planned: float) -> None:
+    """Pods that a new host has not planned yet may need the node, although it may be empty since long."""
     harness.add_running_node()
-    warming_up = replace(ALL_SYNCED, warm_up_until=at(30))
-    harness.notify(1, warming_up)
-    assert not harness.signal_queue.arguments_to(CLAIM) and harness.notifier.next_due_at() == at(30)
-    harness.notify(30)
-    assert harness.last_observed().empty
+    harness.notify(1, replace(ALL_SYNCED, warm_up_until=at(30)))
+    held = harness.last_observed()
+    assert held.empty and held.empty_since_unseen and held.hold_until == at(30)
+    assert harness.notifier.next_due_at() == at(30)
+    harness.notify(planned)
+    assert harness.last_observed() == held.model_copy(
+        update={"hold_until": None, "number": harness.last_observed().number}
+    )
 
 
 def test_missing_workflow_of_an_empty_node_is_started_during_the_warm_up(harness: NotifierHarness) -> None:
     harness.add_running_node()
     warming_up = replace(ALL_SYNCED, warm_up_until=at(30))
     harness.notifier.restart_workflow(harness.cache.nodeclaims["c1"], warming_up, at(1))
-    assert not harness.last_observed().empty
+    assert harness.last_observed().hold_until == at(30)
 
 
 def test_occupied_node_is_signaled_during_the_warm_up(harness: NotifierHarness) -> None:

@@ -258,6 +258,11 @@ CASES: dict[str, tuple[NodeClaimState, ReadyDecision]] = {
         node(empty_for(seconds=20), expires=after(seconds=5)),
         decision_of("wait", until=after(seconds=5), why="Empty"),
     ),
+    "held for the first plan of a new host": (
+        node({**empty_for(hours=9), "hold_until": after(seconds=5)}, **GRANTED),
+        decision_of("withdraw", "Empty"),
+    ),
+    "held until now": (node({**empty_for(hours=9), "hold_until": NOW}), decision_of("ask", "Empty")),
     "empty for exactly consolidateAfter": (node(empty_for(seconds=30)), decision_of("ask", "Empty")),
     "consolidateAfter 0s": (node(empty_for("WhenEmpty/0s", seconds=0)), decision_of("ask", "Empty")),
     "empty with WhenEmptyOrUnderutilized": (
