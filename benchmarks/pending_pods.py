@@ -1,9 +1,10 @@
 """Thousands of pending pods at once: time to their plan, their NodeClaims, their instances, and until all run.
 
-    python -m benchmarks.pending_pods [--nodes 1000] [--pods 10] [--json FILE]
+    python -m benchmarks.pending_pods [--nodes 1000] [--existing 500] [--pods 10] [--json FILE]
 
 The pods are created while no worker runs, and kube-scheduler tries all of them. The worker then finds them in its first
 list, and plans them together. At the end there is one instance for each NodeClaim, and no more NodeClaims than planned.
+With `--existing 500`, the number of nodes doubles.
 """
 
 import asyncio
@@ -62,13 +63,14 @@ class Result:
 
 @app.command()
 def pending_pods(
-    nodes: Annotated[int, typer.Option(min=1, max=2000, help="Nodes that the pods fill.")] = 1000,
+    nodes: Annotated[int, typer.Option(min=1, max=2000, help="Nodes at the end.")] = 1000,
+    existing: Annotated[int, typer.Option(min=1, help="Those of them that exist before, with their pods.")] = 1,
     pods: Annotated[int, typer.Option(min=1, max=25, help="Pods per node.")] = 10,
     file: Annotated[Path | None, typer.Option("--json", help="Also write the results to this file.")] = None,
 ) -> int:
     """Create the pods, start the worker, and print the result. Exit code 1 if a node was bought twice."""
     print(f"Measured on {describe_machine()}", flush=True)
-    found = in_sandbox(sandbox_plan(), partial(_run, nodes, pods))
+    found = in_sandbox(sandbox_plan(), partial(_run, nodes, existing, pods))
     for name, value in asdict(found).items():
         print(f"  {name:<10} {value}")
     if file:
@@ -76,12 +78,12 @@ def pending_pods(
     return int(found.nodeclaims != nodes or found.instances != nodes)
 
 
-async def _run(nodes: int, pods: int, sandbox: Sandbox) -> Result:
-    """The first node belongs to the Deployment, and the other pods have no owner."""
+async def _run(nodes: int, existing: int, pods: int, sandbox: Sandbox) -> Result:
+    """The pods of existing nodes belong to the Deployment, and the other pods have no owner."""
     async with SandboxSession(sandbox, deployment=DEPLOYMENT) as session:
-        await create_idle_nodes(session, 1, pods)
+        await create_idle_nodes(session, existing, pods)
         session.kill_worker()
-        count = (nodes - 1) * pods
+        count = (nodes - existing) * pods
         await run_at_once(partial(create_pod, session, {}, cpu=f"{CPU // pods}m") for _ in range(count))
         await _wait(session, partial(_count_untried, session), "kube-scheduler tries all pods")
         began = time.monotonic()
@@ -94,7 +96,7 @@ async def _run(nodes: int, pods: int, sandbox: Sandbox) -> Result:
             return round(time.monotonic() - ready, 1)
 
         first, written, launched, running, tagged = await asyncio.gather(
-            reach("a NodeClaim", partial(why_claims_missing, session, 2)),
+            reach("a NodeClaim", partial(why_claims_missing, session, existing + 1)),
             reach("all NodeClaims", partial(why_claims_missing, session, nodes)),
             reach("all instances", partial(_missing_instances, session, nodes)),
             reach("all pods Running", partial(_find_pending, session)),
@@ -102,7 +104,7 @@ async def _run(nodes: int, pods: int, sandbox: Sandbox) -> Result:
         )
         usage = process_usage(session)
         return Result(
-            pods=nodes * pods,
+            pods=count,
             ready=round(ready - began, 1),
             plan=_plan_seconds(sandbox.logs / "worker.log"),
             first=first,
