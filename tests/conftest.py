@@ -27,6 +27,19 @@ EXCLUSIVE_TESTS_DONE = "exclusive-tests-done"
 OWN_SANDBOXES = 4
 """Sandboxes that run at the same time for tests that start, stop and kill workers."""
 SLOW_TESTS: dict[str, str] = tomllib.loads((ROOT / "unit" / "slow_tests.toml").read_text())["slow"]
+LONG_TESTS = {
+    "test_failed_replacement_halts_rollout_until_approved",
+    "test_node_of_an_ending_capacity_block_is_drained_and_replaced",
+    "test_expiring_static_node_is_replaced_before_it_expires",
+    "test_repeated_status_event_is_reported_once",
+    "test_blocked_drain_follows_changes_of_its_pods_and_budgets",
+    "test_changed_policy_applies_to_overdue_nodes",
+    "test_nodeclaim_without_node_is_not_ready_and_is_replaced",
+    "test_drain_ends_when_its_volume_is_released",
+    "test_instance_that_never_registers_is_replaced_at_its_deadline",
+    "test_rollout_soaks_the_first_wave_before_the_second",
+}
+"""Tests with the shared worker that take more than 90 seconds. They start first, so that none runs alone at the end."""
 SERIAL_FIXTURES = ("endpoint", "shared_kit", "cluster")
 """Fixtures of servers with a single state, which their tests reset."""
 
@@ -131,7 +144,7 @@ def position(item: pytest.Item) -> int:
     if item.get_closest_marker("xdist_group"):
         return 2
     if "shared_product" in fixtures_of(item):
-        return 5
+        return 5 if item.name in LONG_TESTS else 6
     return 3 if item.nodeid.partition("[")[0] in SLOW_TESTS else 4
 
 
