@@ -23,12 +23,14 @@ import coverage
 from mutants import Mutant, draw, mutate
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("policy", "scheduling", "workflows", "activities", "kube", "aws")
+FOLDERS = ("tenure/policy", "tenure/scheduling", "workflows", "activities", "tenure/kube", "tenure/aws")
 UNIT = ["tests/unit", "tests/replay"]
 ADAPTERS = [f"tests/adapters/{folder}" for folder in ("activities", "kube", "aws")]
 FIRST_TESTS = 60
 """Number of tests in the first pytest run. Most mutants fail one of these, and the others are not imported."""
 START_SECONDS = 60.0
+WIDTH = 18
+"""Characters of a column of the report."""
 CAUGHT = ("killed", "timeout")
 
 
@@ -171,14 +173,14 @@ def try_mutant(scratch: Scratch, maps: dict[str, Tests], mutant: Mutant, budget:
 
 def report(results: list[dict[str, str]]) -> None:
     titles = ("folder", "mutants", "by unit", "by adapters", "survived", "not covered", "caught")
-    print("\n" + "".join(f"{title:>13}" for title in titles))
+    print("\n" + "".join(f"{title:>{WIDTH}}" for title in titles))
     for folder in (*FOLDERS, ""):
         found = [one for one in results if one["path"].startswith(folder)]
         caught = [sum(one.get(tier) in CAUGHT for one in found) for tier in ("unit", "adapters")]
         uncovered = sum({one["unit"], one.get("adapters", "not covered")} == {"not covered"} for one in found)
         numbers = (len(found), *caught, len(found) - sum(caught) - uncovered, uncovered)
         share = f"{sum(caught) / len(found):.0%}" if found else "-"
-        print("".join(f"{value:>13}" for value in (folder or "all", *numbers, share)), flush=True)
+        print("".join(f"{value:>{WIDTH}}" for value in (folder or "all", *numbers, share)), flush=True)
 
 
 def main() -> None:
