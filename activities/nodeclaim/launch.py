@@ -4,7 +4,6 @@
 The request is returned to the workflow before CreateFleet is called, so that a retry repeats the same call.
 """
 
-from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -275,9 +274,7 @@ class LaunchActivities:
             results={} if notify else results,
             rejected=tuple(member for member in members if member.uid in rejected_uids),
             rejection=rejection if rejected_uids else None,
-            unavailable=_with_zones(
-                list_unavailable_offerings(fleet_result.errors, group.request.node_class, utc_now()), node_class
-            ),
+            unavailable=list_unavailable_offerings(fleet_result.errors, group.request.node_class, utc_now()),
         )
 
     async def _describe_instances(
@@ -329,16 +326,6 @@ def _offerings_of_other_shards(
         return ()
     named = (one.values for one in claim.spec.requirements if one.key == labels.INSTANCE_TYPE and one.operator == "In")
     return offering_shard.list_excluded_offerings(next(named, ()), {one.zone for one in node_class.status.subnets}, now)
-
-
-def _with_zones(
-    unavailable_offerings: Sequence[UnavailableOffering], node_class: EC2NodeClass | None
-) -> tuple[UnavailableOffering, ...]:
-    """If a full subnet is the only one of its EC2NodeClass in a zone, also exclude the zone, since plans do not know
-    subnets."""
-    zones = Counter(subnet.zone for subnet in node_class.status.subnets) if node_class else Counter[str]()
-    only_in_zone = [offering for offering in unavailable_offerings if offering.subnet_id and zones[offering.zone] == 1]
-    return (*unavailable_offerings, *(offering.model_copy(update={"subnet_id": ""}) for offering in only_in_zone))
 
 
 def _failure_of(fault: Fault) -> LaunchRejection:

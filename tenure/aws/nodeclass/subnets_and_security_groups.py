@@ -44,16 +44,16 @@ class FreeAddresses:
         if free is not None:
             self._free[subnet_id] = max(0, free - count)
 
-    def set_full(self, subnet_id: str) -> None:
-        self._free[subnet_id] = 0
-
     def choose_subnets(self, subnets: Sequence[ResolvedSubnet]) -> dict[str, str]:
-        """The subnet per zone with the most free addresses, or the first if unknown. Full subnets are left out."""
+        """The subnet per zone with the most free addresses, or the first if unknown.
+
+        A subnet that seems full is not left out: only EC2's rejection excludes its zone from plans.
+        """
         chosen: dict[str, tuple[int, str]] = {}
         for index, subnet in enumerate(subnets):
             free = self._free.get(subnet.id)
-            rank = -index if free is None else free + 1
-            if free != 0 and (subnet.zone not in chosen or rank > chosen[subnet.zone][0]):
+            rank = -index if free is None else free or -len(subnets)
+            if subnet.zone not in chosen or rank > chosen[subnet.zone][0]:
                 chosen[subnet.zone] = (rank, subnet.id)
         return {zone: subnet_id for zone, (_, subnet_id) in chosen.items()}
 

@@ -1,7 +1,7 @@
-"""Instance types for the planner, sent only when they changed; and zones with an active zonal shift."""
+"""Instance types for the planner, sent only when they changed; zones without free addresses or with a zonal shift."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -114,6 +114,18 @@ def _nodeclass_shape(node_class: EC2NodeClass) -> str:
 
 def _catalogue_digest(catalogue: Catalogue) -> str:
     return hashlib.sha256(catalogue.model_dump_json().encode()).hexdigest()
+
+
+def find_full_zones(
+    unavailable: Sequence[UnavailableOffering], node_classes: Iterable[EC2NodeClass]
+) -> Iterator[UnavailableOffering]:
+    """One for each zone in which all subnets of an EC2NodeClass are full, since plans do not know subnets."""
+    for node_class in node_classes:
+        full = {one.subnet_id: one for one in unavailable if one.node_class == node_class.name and one.subnet_id}
+        usable_zones = {subnet.zone for subnet in node_class.status.subnets if subnet.id not in full}
+        for subnet in node_class.status.subnets:
+            if subnet.zone not in usable_zones:
+                yield full[subnet.id].model_copy(update={"zone": subnet.zone, "subnet_id": ""})
 
 
 _UNAVAILABLE_FOR: Final = timedelta(minutes=1)

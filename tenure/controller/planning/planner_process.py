@@ -22,7 +22,7 @@ import structlog
 from activities.ports.core import Events, Offerings
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.disruption.status import OverlayStatusWriter
-from tenure.controller.planning.catalog import CatalogueFeed, ZonalShifts
+from tenure.controller.planning.catalog import CatalogueFeed, ZonalShifts, find_full_zones
 from tenure.controller.planning.discovered_capacity import CapacityDiscovery
 from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.disruption.decision import Decision, DisruptionRequest
@@ -217,9 +217,15 @@ class PlannerClient:
 
     async def read_planning_inputs(self, now: datetime) -> PlanningInputs:
         unavailable = tuple(one for one in self.unavailable_offerings if now < one.until)
-        reservations = await self._offerings.reservation_capacities(list(self._cache.nodeclasses.values()))
+        node_classes = list(self._cache.nodeclasses.values())
+        reservations = await self._offerings.reservation_capacities(node_classes)
         return PlanningInputs(
-            (*unavailable, *self._interrupted_offerings(now), *await self._shifts.unavailable_offerings(now)),
+            (
+                *unavailable,
+                *find_full_zones(unavailable, node_classes),
+                *self._interrupted_offerings(now),
+                *await self._shifts.unavailable_offerings(now),
+            ),
             reservations,
         )
 

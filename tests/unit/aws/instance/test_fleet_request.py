@@ -121,7 +121,7 @@ def test_empty_result_is_insufficient_capacity(raw: dict[str, Any]) -> None:
     assert error.insufficient
 
 
-def test_full_subnet_is_left_out_and_largest_is_chosen() -> None:
+def test_subnet_with_most_free_addresses_is_chosen_even_if_all_seem_full() -> None:
     free = FreeAddresses()
     subnets = [ResolvedSubnet(id=name, zone="us-west-2a") for name in ("subnet-a", "subnet-b")]
     assert free.choose_subnets(subnets) == {"us-west-2a": "subnet-a"}
@@ -134,10 +134,11 @@ def test_full_subnet_is_left_out_and_largest_is_chosen() -> None:
     assert free.choose_subnets(subnets) == {"us-west-2a": "subnet-b"}
     free.record_launch("subnet-b", 6)
     assert free.choose_subnets(subnets) == {"us-west-2a": "subnet-a"}
-    free.set_full("subnet-a")
+    free.record_launch("subnet-a", 5)
     assert free.choose_subnets(subnets) == {"us-west-2a": "subnet-b"}
-    free.set_full("subnet-b")
-    assert free.choose_subnets(subnets) == {}
+    assert free.choose_subnets([subnets[0], ResolvedSubnet(id="new", zone="us-west-2a")]) == {"us-west-2a": "new"}
+    free.record_launch("subnet-b", 3)
+    assert free.choose_subnets(subnets) == {"us-west-2a": "subnet-a"}
 
 
 def test_nodeclaim_has_single_valued_labels_and_capacity() -> None:

@@ -14,6 +14,7 @@ from tenure.controller.planning.catalog import FRESH_FOR, RETRY_AFTER
 from tenure.controller.planning.pod_groups import pod_group
 from tenure.controller.planning.pod_verdict_events import MIN_AGE, UNTRIED_LIMIT
 from tenure.model.errors import BadInput, Fault, Forbidden, NotFound, Throttled, TryLater
+from tenure.model.launch import FleetError, list_unavailable_offerings
 from tenure.model.plan import ReleasedPod
 from tests.support.controller.builders import Json, claim, node, node_class, pod, pod_of_scheduler, pool, stamp
 from tests.support.injected_errors import fail_for, named
@@ -344,3 +345,23 @@ async def test_deleted_nodeclaim_is_replaced_by_the_next_plan(harness: Provision
     harness.delete_objects("nodeclaims", claim(name, uid=f"uid-{name}"))
     del harness.claims.found[name]
     assert (await harness.plan("plan-2")).created == 1
+
+
+@pytest.mark.parametrize(("full_subnets", "expected_pool"), [(("a1",), "first"), (("a1", "a2"), "second")])
+async def test_zone_is_left_out_once_all_its_subnets_are_full(
+    harness: ProvisionerHarness, full_subnets: tuple[str, ...], expected_pool: str
+) -> None:
+    harness.delete_objects("nodepools", pool())
+    subnets = [{"id": one, "zone": one[0]} for one in ("a1", "a2", "b1")]
+    harness.apply_objects("ec2nodeclasses", {**node_class(), "status": {"subnets": subnets}})
+    for name, weight, zone in (("first", 100, "a"), ("second", 10, "b")):
+        one = pool(name, weight=weight)
+        one["spec"]["template"]["spec"]["requirements"] = [{"key": labels.ZONE, "operator": "In", "values": [zone]}]
+        harness.apply_objects("nodepools", one)
+    errors = [
+        FleetError(code="Full", message="", insufficient=True, scope="subnet", subnet_id=one, zone="a")
+        for one in full_subnets
+    ]
+    harness.add_pods(1)
+    outcome = await harness.plan(unavailable=list_unavailable_offerings(errors, "default", harness.now))
+    assert [draft.pool for draft in outcome.drafts] == [expected_pool]
