@@ -187,7 +187,9 @@ def parse_threshold(text: str, capacity: int) -> int | None:
         percent = float(text[:-1])
     except (QuantityError, ValueError):
         return None
-    return 0 if percent >= 100 else ceil(capacity * percent / 100)
+    if percent >= 100:
+        return 0
+    return ceil(capacity * percent / 100) if percent >= 0 else None
 
 
 _DEFAULT_ATTACHMENTS: Final = 27

@@ -128,8 +128,8 @@ class AwsOfferings:
         for node_class in node_classes:
             try:
                 found[node_class.name] = (await self.types_for(node_class)).types
-            except Fault as fault:
-                _log.warning("failed to resolve instance types", node_class=node_class.name, reason=fault.message)
+            except Exception as error:
+                _log.warning("failed to resolve instance types", node_class=node_class.name, reason=str(error))
         self._resolved.retain_only({node_class.uid for node_class in node_classes})
         return Catalogue(by_node_class=found)
 

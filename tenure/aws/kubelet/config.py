@@ -37,7 +37,9 @@ def _parse_amounts(value: Any) -> dict[str, str]:
 Count = Annotated[int | None, BeforeValidator(_parse_count)]
 Texts = Annotated[dict[str, str], BeforeValidator(_parse_texts)]
 Amounts = Annotated[dict[str, str], BeforeValidator(_parse_amounts)]
-Addresses = Annotated[tuple[str, ...], BeforeValidator(lambda value: tuple(map(str, value or ())))]
+Addresses = Annotated[
+    tuple[str, ...], BeforeValidator(lambda value: tuple(map(str, value)) if isinstance(value, list | tuple) else ())
+]
 Flag = Annotated[bool | None, BeforeValidator(lambda value: value if isinstance(value, bool) else None)]
 
 

@@ -172,7 +172,11 @@ def test_kubelet_settings_change_overhead_per_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "amount"), [("100Mi", 100 * MIB), ("10%", 100), ("0.15%", 2), ("100%", 0), ("lots", None), ("x%", None)]
+    ("text", "amount"),
+    [
+        *[("100Mi", 100 * MIB), ("10%", 100), ("0.15%", 2), ("100%", 0)],
+        *[(text, None) for text in ("lots", "x%", "-5%", "nan%", "-inf%")],
+    ],
 )
 def test_eviction_thresholds_are_parsed(text: str, amount: int | None) -> None:
     assert parse_threshold(text, 1000) == amount

@@ -176,6 +176,14 @@ async def test_new_price_is_in_next_catalogue() -> None:
     assert [each.by_node_class["default"][0].offerings[0].price for each in (before, after)] == [0.5, 0.7]
 
 
+async def test_nodeclass_that_cannot_be_resolved_is_left_out_of_catalogue() -> None:
+    one = build_offerings(FakeClients(all_responses("m5.large")), FakeClock())
+    image = {"id": "ami-1", "requirements": [{"key": "any", "operator": "Gt", "values": ["many"]}]}
+    bad, good = build_nodeclass(resolved_status() | {"amis": [image]}, "bad"), build_nodeclass(resolved_status())
+    bad = bad.model_copy(update={"metadata": bad.metadata.model_copy(update={"name": "bad"})})
+    assert (await one.catalogue([bad, good])).by_node_class.keys() == {"default"}
+
+
 async def test_nodeclasses_with_other_tags_share_types() -> None:
     one = build_offerings(FakeClients(all_responses("m5.large", "m6g.large")), FakeClock())
     first = await one.types_for(build_nodeclass(resolved_status(), uid="a"))

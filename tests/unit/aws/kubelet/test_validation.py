@@ -139,6 +139,7 @@ def test_plausible_configuration_is_valid(kubelet: dict[str, Any]) -> None:
 
 def test_invalid_values_are_ignored_for_capacity() -> None:
     invalid = {"kubeReserved": {"cpu": "-1", "memory": "vcpus * 2"}, "maxPods": -1, "cpuCFSQuota": "no", "other": 1}
+    invalid |= {"clusterDNS": 5}
     assert Kubelet.of(invalid) == Kubelet.of({}) == Kubelet()
 
 
