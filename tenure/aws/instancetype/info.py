@@ -96,7 +96,7 @@ class TypeInfo:
             accelerators=_parse_devices((raw.get("InferenceAcceleratorInfo") or {}).get("Accelerators")),
             neuron=_parse_devices((raw.get("NeuronInfo") or {}).get("NeuronDevices")),
             cards=tuple(
-                NetworkCard(c.get("NetworkCardIndex", 0), c["MaximumNetworkInterfaces"])
+                NetworkCard(c.get("NetworkCardIndex", 0), c.get("MaximumNetworkInterfaces", 0))
                 for c in network.get("NetworkCards") or ()
             ),
             default_card=network.get("DefaultNetworkCardIndex", 0),

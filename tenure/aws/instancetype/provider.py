@@ -25,7 +25,6 @@ from tenure.aws.instancetype.static_prices import estimate_price, estimate_windo
 from tenure.aws.interruption.zonal_shift import ZonalShifts
 from tenure.aws.nodeclass.placement_groups import PlacementGroup, PlacementGroups
 from tenure.aws.settings import AwsSettings
-from tenure.model.errors import Fault
 from tenure.model.instance_types import Catalogue, InstanceType, ReservationHeadroom
 
 _MATTERS_NOT: Final = frozenset(
@@ -114,9 +113,15 @@ class AwsOfferings:
         self._image_disks = ImageDiskReader(clients, clock)
 
     async def refresh(self) -> None:
-        """Refresh types and prices if due. Raises if types cannot be read; unread prices keep their last value."""
+        """Refresh types and prices if due. Data that cannot be read keeps its last value; raises only without one."""
         async with self._reading:
-            await self._read_what_is_due()
+            try:
+                await self._read_what_is_due()
+            except Exception as error:
+                if self._region is None:
+                    raise
+                self._due = self._clock() + _RETRY_SECONDS
+                _log.warning("failed to refresh instance types, using the last known ones", reason=str(error))
 
     async def instance_types(self, node_class: EC2NodeClass) -> Sequence[InstanceType]:
         return (await self.types_for(node_class)).types
@@ -166,16 +171,9 @@ class AwsOfferings:
         if self._region is None:
             await self.refresh()
         elif self._clock() >= self._due and (self._refreshing is None or self._refreshing.done()):
-            self._refreshing = asyncio.create_task(self._refresh_quietly())
+            self._refreshing = asyncio.create_task(self.refresh())
         assert self._region is not None
         return self._region
-
-    async def _refresh_quietly(self) -> None:
-        try:
-            await self.refresh()
-        except Fault as fault:
-            self._due = self._clock() + _RETRY_SECONDS
-            _log.warning("failed to refresh instance types, using the last known ones", reason=fault.message)
 
     async def _read_what_is_due(self) -> None:
         if self._region is not None and self._clock() < self._due:

@@ -11,12 +11,13 @@ import pytest
 from tenure.apis import labels
 from tenure.aws.client.client import AwsClients
 from tenure.aws.instancetype.capacity_reservations import Reservations
+from tenure.aws.instancetype.info import TypeInfo
 from tenure.aws.instancetype.prices import LINUX, ListedPrices, PricesRead, PriceTable, read_on_demand, read_spot
 from tenure.aws.instancetype.provider import AwsOfferings
 from tenure.aws.instancetype.resolver import resolve_types
 from tenure.aws.instancetype.static_prices import estimate_price, estimate_windows_license
 from tenure.aws.settings import AwsSettings
-from tenure.model.errors import TryLater
+from tenure.model.errors import Forbidden, TryLater
 from tests.support.aws.builders import SETTINGS, ZONES, build_nodeclass, build_type_info, region, resolved_status
 from tests.unit.aws.fakes import FakeClients, FakeClock, NoPlacementGroups, NoZonalShifts, all_responses, product
 
@@ -81,15 +82,28 @@ async def test_failed_price_read_keeps_values_and_is_retried() -> None:
     assert await prices_of(one) == {"m5.large": 0.7}
 
 
-async def test_failed_type_read_keeps_known_types() -> None:
+@pytest.mark.parametrize("broken", [Forbidden("no"), {"NoName": "x"}])
+async def test_failed_type_read_keeps_known_types_and_is_retried_later(broken: Forbidden | dict[str, str]) -> None:
+    """Also for plans, which refresh first, and also if EC2's response is not as expected."""
     clients, clock = FakeClients(all_responses("m5.large")), FakeClock()
     one = build_offerings(clients, clock)
     first = await one.region()
-    clients.faults["describe_instance_types"] = TryLater("no")
+    if isinstance(broken, Forbidden):
+        clients.faults["describe_instance_types"] = broken
+    else:
+        clients.responses["describe_instance_types"].append(broken)
     clock.now = 13 * HOUR
-    assert await one.region() is first
-    await run_pending_tasks()
-    assert await one.region() is first
+    await one.refresh()
+    clock.now = 14 * HOUR
+    for _ in range(3):
+        assert await one.region() is first
+        await run_pending_tasks()
+    assert (await one.catalogue([build_nodeclass(resolved_status())])).by_node_class.keys() == {"default"}
+    assert clients.call_counts["describe_instance_types"] == 3
+
+
+def test_instance_type_with_missing_fields_is_parsed() -> None:
+    assert TypeInfo.from_ec2({"InstanceType": "new.large", "NetworkInfo": {"NetworkCards": [{}]}}).vcpus == 0
 
 
 async def test_nodeclass_is_resolved_once_until_it_changes() -> None:
