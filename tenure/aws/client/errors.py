@@ -30,9 +30,10 @@ NOT_FOUND: Final = LAUNCH_TEMPLATE_NOT_FOUND | _codes(
     """
     InvalidCapacityReservationId.NotFound InvalidInstanceID.NotFound InvalidPlacementGroup.Unknown QueueDoesNotExist
     AWS.SimpleQueueService.NonExistentQueue NoSuchEntity NotFoundException ParameterNotFound
-    ResourceNotFoundException
+    ResourceNotFoundException InvalidInstanceID.Malformed InvalidCapacityReservationId.Malformed
     """
 )
+"""An object can have any text as the ID of its instance or reservation, and must not make a batch of IDs fail."""
 ALREADY_EXISTS: Final = _codes("EntityAlreadyExists InvalidLaunchTemplateName.AlreadyExistsException")
 SERVICE_LINKED_ROLE: Final = _codes("AuthFailure.ServiceLinkedRoleCreationNotPermitted")
 SUBNET_FULL: Final = _codes("InsufficientFreeAddressesInSubnet")

@@ -36,6 +36,7 @@ def client_error(code: str, status: int = 400, message: str = "") -> ClientError
         *((code, 408, TryLater) for code in ("RequestTimeout", "RequestTimeoutException", "Unheard")),
         ("Unheard", 429, Throttled),
         ("InvalidInstanceID.NotFound", 400, NotFound),
+        ("InvalidInstanceID.Malformed", 400, NotFound),
         ("InvalidLaunchTemplateName.NotFoundException", 400, NotFound),
         ("InvalidSubnetID.NotFound", 400, NotFound),
         ("NoSuchEntity", 404, NotFound),
