@@ -3,7 +3,7 @@
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
@@ -52,6 +52,8 @@ from tenure.model.nodeoverlays import OverlayFact
 from tenure.model.provider_results import LaunchFacts
 from tenure.model.requirements import RequirementError
 
+MAX_TEMPLATES: Final = 50
+"""EC2's limit for `LaunchTemplateConfigs` of CreateFleet."""
 ReadAcceptedOverlays = Callable[[], Awaitable[Sequence[OverlayFact]]]
 """Returns the valid NodeOverlays; raises model.faults."""
 _LaunchTarget = tuple[str, str]
@@ -203,7 +205,8 @@ class AwsFleet:
         kubelets: Mapping[str, Mapping[str, Any]],
         disks: DisksByImage,
     ) -> Mapping[_LaunchTarget, LaunchTemplate]:
-        """Types with the same image and user data share a template; each reservation has its own."""
+        """Types with the same image and user data share a template; each reservation has its own. Expensive offerings
+        are left out if the request would have too many templates."""
         is_custom = not family_of(node_class).syncs_taints_itself
         with_efa = needs_efa_interfaces(claim, self._settings)
         by_key: dict[_TemplateKey, LaunchTemplate] = {}
@@ -220,9 +223,10 @@ class AwsFleet:
                 kubelet=json.dumps(computed, sort_keys=True) if computed and not is_custom else "",
                 disks=disks.get(one.image_id, UNKNOWN_DISKS),
             )
-            if key not in by_key:
+            if key not in by_key and len(by_key) < MAX_TEMPLATES:
                 by_key[key] = self._build_template(key, selection, claim, node_class, cluster)
-            by_target[one.name, reservation] = by_key[key]
+            if key in by_key:
+                by_target[one.name, reservation] = by_key[key]
         return by_target
 
     def _build_template(
@@ -302,6 +306,7 @@ def _launch_overrides(
             reservation_id=offering.reservation_id,
         )
         for offering in candidate.offerings
+        if (found.name, offering.reservation_id) in templates
     ]
 
 
