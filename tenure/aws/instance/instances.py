@@ -15,7 +15,7 @@ from tenure.aws.instancetype.capacity_reservations import Reservations
 from tenure.aws.interruption.zonal_shift import ZonalShifts
 from tenure.aws.settings import AwsSettings
 from tenure.aws.tags import as_dict
-from tenure.model.errors import Fault, NotFound, Throttled, TryLater
+from tenure.model.errors import Fault, Forbidden, NotFound, Throttled, TryLater
 from tenure.model.provider_results import InstanceFacts
 
 _ALIVE: Final = ("pending", "running", "stopping", "stopped", "shutting-down")
@@ -103,9 +103,15 @@ class AwsInstances:
 
     async def terminate(self, instance_id: str) -> bool:
         """False if the instance is already gone; True also if it is already shutting down."""
-        result = await self._ends.fetch(instance_id)
-        if isinstance(result, Fault):
-            raise result
+        try:
+            result = await self._ends.fetch(instance_id)
+            if isinstance(result, Fault):
+                raise result
+        except Forbidden:
+            # EC2 removes the tags of a terminated instance, so a policy with tag conditions denies the call.
+            if await self.get(instance_id) is not None:
+                raise
+            return False
         return bool(result)
 
     async def reboot(self, instance_id: str) -> bool:
