@@ -29,7 +29,7 @@ class AwsSettings(Value):
     feature_gates: dict[str, bool] = {}
     disable_dry_run: bool = False
     pool_size: int = 16
-    """Number of threads for AWS calls, and of connections per client."""
+    """Number of threads and of connections per AWS service."""
 
     def is_gate_enabled(self, gate: FeatureGate) -> bool:
         return self.feature_gates.get(gate, False)

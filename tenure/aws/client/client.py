@@ -105,8 +105,6 @@ R = TypeVar("R")
 
 _CONNECT_SECONDS = 5
 _READ_SECONDS = 30
-_LONG_CALLS = 16
-"""Maximum threads for calls that block at the service; they are started as needed."""
 
 
 class AwsClients:
@@ -124,8 +122,9 @@ class AwsClients:
         self.region = settings.region
         self._endpoint = settings.endpoint_url or None
         self._session: Any = boto3.session.Session(botocore_session=new_session(), region_name=settings.region)
-        self._pool = ThreadPoolExecutor(max_workers=settings.pool_size, thread_name_prefix="aws")
-        self._waiting = ThreadPoolExecutor(max_workers=_LONG_CALLS, thread_name_prefix="aws-wait")
+        self._pool_size = settings.pool_size
+        self._pools: dict[str, ThreadPoolExecutor] = {}
+        """By endpoint, so that calls to a service that does not respond do not block others."""
         self._buckets = TokenBuckets()
         self._endpoints = endpoints or Endpoints()
         self._observe_wait, self._observe_throttled = observe_wait, observe_throttled
@@ -169,11 +168,6 @@ class AwsClients:
         call = partial(_invoke, method.__name__, method, *args, **kwargs)
         return await self._call_rate_limited(method, call)
 
-    async def long_call(self, method: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Like `call`, for a call that the service may hold open: it uses a separate thread pool."""
-        call = partial(_invoke, method.__name__, method, *args, **kwargs)
-        return await self._call_rate_limited(method, call, self._waiting)
-
     async def paginate(
         self, method: Callable[..., Any], key: str, pick: Callable[[Mapping[str, Any]], R], **request: Any
     ) -> list[R]:
@@ -197,9 +191,7 @@ class AwsClients:
         """Set the number of workers that call AWS concurrently; each gets an equal share of every rate."""
         self._buckets.set_replicas(replicas)
 
-    async def _call_rate_limited(
-        self, method: Callable[..., Any], call: Callable[[], R], pool: ThreadPoolExecutor | None = None
-    ) -> R:
+    async def _call_rate_limited(self, method: Callable[..., Any], call: Callable[[], R]) -> R:
         operation, endpoint = method.__name__, _endpoint_of(method)
         bucket = self._buckets.bucket_for(operation)
         started_at = time.monotonic()
@@ -209,7 +201,7 @@ class AwsClients:
             # The thread does not have the context of this task, so the span is started here.
             api_name = operation.title().replace("_", "")
             with TRACES.start_call(f"{endpoint} {api_name}", {"rpc.system": "aws-api", "rpc.method": api_name}):
-                result = await asyncio.get_running_loop().run_in_executor(pool or self._pool, call)
+                result = await self._run_in_pool(endpoint, call)
         except Fault as fault:
             if fault.is_unreachable:
                 self._endpoints.record_failure(endpoint, fault.message)
@@ -223,10 +215,15 @@ class AwsClients:
         return result
 
     async def in_thread(self, work: Callable[[], R]) -> R:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        return await self._run_in_pool("work", work)
+
+    async def _run_in_pool(self, name: str, work: Callable[[], R]) -> R:
+        if name not in self._pools:
+            self._pools[name] = ThreadPoolExecutor(max_workers=self._pool_size, thread_name_prefix=name)
+        return await asyncio.get_running_loop().run_in_executor(self._pools[name], work)
 
     def close(self) -> None:
-        for pool in (self._pool, self._waiting):
+        for pool in self._pools.values():
             pool.shutdown(wait=False, cancel_futures=True)
 
 

@@ -56,7 +56,7 @@ class SqsQueue:
         async def delete_batch(batch: Sequence[str]) -> int:
             entries: Any = [{"Id": str(number), "ReceiptHandle": one} for number, one in enumerate(batch)]
             async with semaphore:
-                response = await self._clients.long_call(sqs.delete_message_batch, QueueUrl=url, Entries=entries)
+                response = await self._clients.call(sqs.delete_message_batch, QueueUrl=url, Entries=entries)
             return len(response.get("Successful", ()))
 
         batches = (receipts[start : start + MOST] for start in range(0, len(receipts), MOST))
@@ -65,7 +65,7 @@ class SqsQueue:
     async def _receive_messages(self, queue: str, wait: int) -> tuple[float, Sequence[QueueMessage]]:
         url = await self._queue_url(queue)
         try:
-            response = await self._clients.long_call(
+            response = await self._clients.call(
                 self._clients.sqs.receive_message,
                 QueueUrl=url,
                 MaxNumberOfMessages=MOST,
