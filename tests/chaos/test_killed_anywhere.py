@@ -23,6 +23,8 @@ SEED = int(os.environ.get("TENURE_SEED", "1"))
 SCOPES = 5
 MAX_EVENTS_BETWEEN_KILLS = int(os.environ.get("TENURE_APART", "150"))
 """Maximum number of events between two kills, from just after the start to well into the work."""
+CONSOLIDATE_AFTER = "1m"
+"""Longer than a series of kills. A node that stays empty while no worker plans is disrupted, and its pods get another."""
 SETTINGS = {"NOT_READY_GRACE": "10m"}
 
 
@@ -32,7 +34,9 @@ async def test_churn_with_kills_ends_consistently(product: DedicatedProduct) -> 
     async with AsyncExitStack() as stack:
         histories = await stack.enter_async_context(HistoryFollower(product).follow())
         killer = WorkerKiller(product, histories, kills=KILLS, max_events_between=MAX_EVENTS_BETWEEN_KILLS, seed=SEED)
-        scopes = [await stack.enter_async_context(product.scope("churn")) for _ in range(SCOPES)]
+        scopes = [
+            await stack.enter_async_context(product.scope("churn", after=CONSOLIDATE_AFTER)) for _ in range(SCOPES)
+        ]
         churn_scopes = [
             ChurnScope(scope, size=max(1, NODES // SCOPES), seed=SEED, first=number)
             for number, scope in enumerate(scopes)

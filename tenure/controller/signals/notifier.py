@@ -201,7 +201,8 @@ class WorkflowNotifier:
         observed = digest.observed.model_copy(
             update={"number": self._number(), "expected": self._expected_durations(claim)}
         )
-        is_routine = claim.initialized and not claim.deleting and observed.node_ready and not observed.drift
+        is_settled = claim.initialized and not claim.deleting and observed.node_ready
+        is_routine = is_settled and not observed.drift and not observed.hold_until
         self._signal_queue.enqueue(
             Signal(
                 workflow_id,

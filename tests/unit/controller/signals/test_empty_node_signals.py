@@ -95,6 +95,7 @@ def test_empty_node_is_held_during_the_warm_up(harness: NotifierHarness, planned
     harness.add_running_node()
     harness.notify(1, replace(ALL_SYNCED, warm_up_until=at(30)))
     held = harness.last_observed()
+    assert not harness.signal_queue.signals[-1].low_priority
     assert held.empty and held.empty_since_unseen and held.hold_until == at(30)
     assert harness.notifier.next_due_at() == at(30)
     harness.notify(planned)
