@@ -24,7 +24,7 @@ SCOPES = 5
 MAX_EVENTS_BETWEEN_KILLS = int(os.environ.get("TENURE_APART", "150"))
 """Maximum number of events between two kills, from just after the start to well into the work."""
 CONSOLIDATE_AFTER = "1m"
-"""Longer than a series of kills. A node that stays empty while no worker plans is disrupted, and its pods get another."""
+"""Longer than a series of kills, since a node that stays empty while no worker plans is disrupted."""
 SETTINGS = {"NOT_READY_GRACE": "10m"}
 
 
