@@ -14,7 +14,17 @@ from temporalio import activity
 
 from activities.node_conditions import set_node_conditions
 from activities.nodeclaim.repair import CircuitBreaker
-from activities.ports.core import ConditionPatch, DrainPod, NodeFact, Ports, find_node, find_nodeclaim, publish_event_on
+from activities.ports.core import (
+    Claims,
+    ConditionPatch,
+    DrainPod,
+    NodeFact,
+    Nodes,
+    Ports,
+    find_node,
+    find_nodeclaim,
+    publish_event_on,
+)
 from activities.runtime import background_heartbeat, call_for_each, map_faults
 from tenure.apis import labels
 from tenure.apis.labels import DO_NOT_DISRUPT
@@ -52,6 +62,23 @@ def pods_blocker(pods: Iterable[DrainPod]) -> str:
     """Up to three protected pods; empty if the node may be disrupted. Terminating pods do not block."""
     protected = [f"{pod.namespace}/{pod.name}" for pod in pods if pod.protected and pod.deletion is None]
     return f"annotation {DO_NOT_DISRUPT} on {', '.join(protected[:3])}" if protected else ""
+
+
+async def restore_node(claims: Claims, nodes: Nodes, claim: str, uid: str, node: str) -> None:
+    """Return a node to service. The taint is removed first, since the condition explains it."""
+    await nodes.unmark_disrupted(node)
+    await claims.patch(
+        claim, uid, conditions=(ConditionPatch(type=labels.DISRUPTION_REASON, status=""),), now=utc_now()
+    )
+
+
+async def restore_candidate(claims: Claims, nodes: Nodes, one: CommandCandidate, workflow_id: str) -> bool:
+    """Return a node to service that the command of this workflow took out of service. False if it must not."""
+    claim = await find_nodeclaim(claims, one.claim, one.claim_uid)
+    if claim is None or claim.metadata.is_deleting or claim.disrupted_by != workflow_id:
+        return False
+    await restore_node(claims, nodes, one.claim, one.claim_uid, one.node)
+    return True
 
 
 class DisruptionActivities:
@@ -186,15 +213,10 @@ class DisruptionActivities:
 
     async def _restore_candidates(self, request: CommandRequest) -> Sequence[CommandCandidate]:
         """Restore the candidates that this command took out of service, and return them."""
-        found = await call_for_each(request.candidates, lambda one: self._restore_candidate(request, one))
+        found = await call_for_each(
+            request.candidates, lambda one: restore_candidate(self._claims, self._nodes, one, request.workflow_id)
+        )
         return [one for one, done in zip(request.candidates, found, strict=True) if done]
-
-    async def _restore_candidate(self, request: CommandRequest, one: CommandCandidate) -> bool:
-        claim = await find_nodeclaim(self._claims, one.claim, one.claim_uid)
-        if claim is None or claim.metadata.is_deleting or not _is_ours(claim, request):
-            return False
-        await self._restore_node(one.claim, one.claim_uid, one.node)
-        return True
 
     async def _is_deleting(self, one: CommandCandidate) -> bool:
         claim = await find_nodeclaim(self._claims, one.claim, one.claim_uid)
@@ -295,9 +317,7 @@ class DisruptionActivities:
             await self._restore_node(ref.name, ref.uid, ref.node_name)
 
     async def _restore_node(self, claim: str, uid: str, node: str) -> None:
-        """Remove the taint first, since the condition explains it."""
-        await self._nodes.unmark_disrupted(node)
-        await self._set_condition(claim, uid, ConditionPatch(type=labels.DISRUPTION_REASON, status=""))
+        await restore_node(self._claims, self._nodes, claim, uid, node)
 
     async def _set_condition(self, claim: str, uid: str, *conditions: ConditionPatch) -> None:
         await self._claims.patch(claim, uid, conditions=conditions, now=utc_now())

@@ -12,6 +12,9 @@ from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 from temporalio.api.workflowservice.v1 import ListWorkflowExecutionsRequest
 from temporalio.client import Client
 
+from activities.disruption import restore_candidate
+from activities.ports.core import Claims, Nodes
+from activities.runtime import call_for_each
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.controller.cache.changes import SyncedKinds
@@ -20,6 +23,7 @@ from tenure.controller.signals.notifier import WorkflowNotifier
 from tenure.controller.signals.signaller import SignalQueue
 from tenure.controller.temporal.client import is_open
 from tenure.metrics import WORKFLOWS_MISSING, Meter
+from tenure.model.disruption.decision import CommandCandidate
 from tenure.model.facts import NodeClaimFact
 from workflows import ids
 
@@ -143,6 +147,21 @@ def repair_nodeclaim_workflows(
         notifier.notify_deleted(key)
     _discard_stale((ids.nodeclaims(notifier.cluster),), {*claims, *running}, signal_queue)
     return len(started), len(orphans)
+
+
+async def restore_abandoned_nodes(client: Client, cache: ClusterCache, claims: Claims, nodes: Nodes) -> None:
+    """Return nodes to service whose disruption command is closed, for example terminated. Karpenter does so in each
+    pass (reference 4.1)."""
+    disrupted = [one for one in cache.nodeclaims.values() if one.disrupted_by and not one.deleting]
+    closed = {owner for owner in {one.disrupted_by for one in disrupted} if not await is_open(client, owner)}
+
+    async def restore(claim: NodeClaimFact) -> None:
+        for node in cache.nodes_of(claim):
+            one = CommandCandidate(node=node.name, claim=claim.name, claim_uid=claim.uid, pool=claim.pool)
+            if await restore_candidate(claims, nodes, one, claim.disrupted_by):
+                log.warning("restored node of closed disruption command", node=node.name, workflow=claim.disrupted_by)
+
+    await call_for_each([one for one in disrupted if one.disrupted_by in closed], restore)
 
 
 def needs_workflow(claim: NodeClaimFact) -> bool:

@@ -20,7 +20,7 @@ from tenure.controller.disruption.facade import VoluntaryDisruption
 from tenure.controller.invalid_object_reporter import InvalidObjectReporter
 from tenure.controller.metrics import ControllerMetrics, meter_of
 from tenure.controller.planning.controller import ProvisioningController
-from tenure.controller.resync import YOUNG
+from tenure.controller.resync import YOUNG, restore_abandoned_nodes
 from tenure.controller.settings import ControllerSettings
 from tenure.controller.signals.controller import SignalController
 from tenure.controller.signals.signaller import SignalQueue
@@ -71,7 +71,7 @@ class ControllerSession:
     ) -> None:
         """`endpoints`: of the process."""
         meter = meter_of(temporal)
-        self._now = now
+        self._now, self._temporal, self._kube = now, temporal, kube
         self._awake = asyncio.Event()
         self._single_flight = SingleFlight()
         self._signal_queue = SignalQueue(temporal, settings.cluster, endpoints)
@@ -174,6 +174,7 @@ class ControllerSession:
 
     async def resync(self) -> None:
         await self.signals.resync(self._synced_kinds)
+        await restore_abandoned_nodes(self._temporal, self.cluster.cache, self._kube.claims, self._kube.nodes)
 
     async def _run_once_synced(self, run: Callable[[], Awaitable[None]]) -> None:
         await self.cluster.wait_until_synced()

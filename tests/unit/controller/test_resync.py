@@ -4,15 +4,18 @@ from datetime import datetime
 
 import pytest
 
+from tenure.apis.labels import DISRUPTION_REASON
 from tenure.controller.resync import (
     MissingWorkflowCounter,
     notify_orphaned_coordinators,
     repair_nodeclaim_workflows,
     restart_missing_coordinators,
+    restore_abandoned_nodes,
 )
 from tenure.model.observations import ObservedNodeClass, ObservedNodePool
-from tests.support.controller.builders import Json, at, claim, node_class, pool
+from tests.support.controller.builders import Json, at, claim, node, node_class, pool
 from tests.support.controller.meter import RecordingMeter
+from tests.support.fakes.kubernetes import FakeNodeClaims, FakeNodes
 from tests.unit.controller.fake_temporal import FakeTemporal
 from tests.unit.controller.signals.notifier_harness import ALL_SYNCED, NotifierHarness
 
@@ -108,3 +111,34 @@ async def test_terminated_coordinators_are_started_again() -> None:
     assert count == {"NodePool": 1, "EC2NodeClass": 1}
     started = {one.workflow_id for one in harness.signal_queue.signals[signaled:]}
     assert started == {"prod/nodepool/lost", "prod/nodeclass/default"}
+
+
+@pytest.mark.parametrize(
+    ("is_open", "deleting", "owner", "is_restored"),
+    [
+        (False, False, "prod/disruption/1", True),
+        (True, False, "prod/disruption/1", False),
+        (False, True, "prod/disruption/1", False),
+        (False, False, "prod/disruption/2", False),
+    ],
+    ids=["closed", "open", "deleting", "other command"],
+)
+async def test_node_of_a_closed_command_returns_to_service(
+    is_open: bool, deleting: bool, owner: str, is_restored: bool
+) -> None:
+    """A terminated command does not roll itself back. The live NodeClaim may differ from the cache."""
+    harness, temporal, claims, nodes = NotifierHarness(), FakeTemporal(), FakeNodeClaims(), FakeNodes()
+    temporal.open_workflows = {"prod/disruption/1"} if is_open else set()
+    disrupted = {"type": DISRUPTION_REASON, "status": "True", "reason": "Drifted", "message": "prod/disruption/1"}
+    raw = claim("c1", phase="Initialized")
+    raw["status"]["conditions"].append(disrupted)
+    harness.apply_objects("nodeclaims", raw)
+    harness.apply_objects("nodes", node("n1", of="c1"))
+    claims.add("c1")
+    claims.set_status("c1", deleting=deleting)
+    claims.found["c1"]["status"]["conditions"] = [{**disrupted, "message": owner}]
+    nodes.join("n1", "aws:///us-west-2a/i-c1")
+    await nodes.mark_disrupted("n1")
+    await restore_abandoned_nodes(temporal.client, harness.cache, claims, nodes)
+    assert nodes.found["n1"].being_disrupted != is_restored
+    assert bool(claims.condition_text("c1", DISRUPTION_REASON)) != is_restored
