@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Final
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, RetryState
+from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.disruption import DisruptionActivities
 from tenure.apis import labels
@@ -206,7 +206,7 @@ async def _delete_with_permit(context: NodeClaimContext, decision: ReadyDecision
             DisruptionActivities.disrupt_nodeclaim, request, options, lambda: is_disruption_blocked(context)
         )
     except ActivityError as error:
-        if error.retry_state is not RetryState.TIMEOUT:
+        if is_cancelled_exception(error):
             raise
         await release_permit(context)
         context.set_blocked_by(str(error.cause or error)[:200], CALL_FAILED)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from temporalio.client import WorkflowUpdateFailedError
 
+from tenure.model.errors import BadInput
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.signals import Pause, Resume
 from tests.support.fakes.worker import WorkerHarness
@@ -75,6 +76,17 @@ async def test_pod_unknown_to_cache_keeps_node(fake: WorkerHarness) -> None:
 
 async def has_no_permits(pools: Any) -> bool:
     return bool((await pools.query(NodePoolWorkflow.state)).permits == ())
+
+
+async def test_rejected_deletion_releases_permit(fake: WorkerHarness) -> None:
+    """Otherwise a node whose deletion a webhook rejects would use up the budget for ever."""
+    handle = await ready_nodeclaim(fake)
+    pools = await start_nodepool(fake)
+    fake.claims.faults["delete"] = [BadInput("denied by a webhook") for _ in range(3)]
+    await observe_empty(fake, handle)
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "denied by a webhook"), seconds=10)
+    await wait_until(lambda: has_no_permits(pools))
+    assert (await handle.result()).reason == "Empty"
 
 
 async def test_node_in_use_again_withdraws_permit_request(fake: WorkerHarness) -> None:
