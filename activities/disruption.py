@@ -13,6 +13,7 @@ import structlog
 from temporalio import activity
 
 from activities.node_conditions import set_node_conditions
+from activities.nodeclaim.eviction import uncordon
 from activities.nodeclaim.repair import CircuitBreaker
 from activities.ports.core import (
     Claims,
@@ -84,7 +85,7 @@ async def restore_candidate(claims: Claims, nodes: Nodes, one: CommandCandidate,
 class DisruptionActivities:
     def __init__(self, ports: Ports) -> None:
         self._claims, self._nodes, self._pods, self._events = ports.claims, ports.nodes, ports.pods, ports.events
-        self._budgets, self._breaker = ports.pod_disruption_budgets, CircuitBreaker(ports)
+        self._ports, self._budgets, self._breaker = ports, ports.pod_disruption_budgets, CircuitBreaker(ports)
 
     @activity.defn
     @map_faults
@@ -308,13 +309,15 @@ class DisruptionActivities:
     @activity.defn
     @map_faults
     async def restore_schedulable(self, ref: NodeClaimRef) -> None:
-        """Undo the changes of `disrupt_nodeclaim` to a node that is kept. The taint of a command is not removed."""
+        """Undo the changes of `disrupt_nodeclaim` and of a drain to a node that is kept. The taint of a command is not
+        removed."""
         claim = await find_nodeclaim(self._claims, ref.name, ref.uid)
         if claim is None or claim.metadata.is_deleting:
             return
         condition = claim.condition(labels.DISRUPTION_REASON)
         if condition is None or not condition.is_true or not condition.message:
-            await self._restore_node(ref.name, ref.uid, ref.node_name)
+            await uncordon(self._ports, ref.node_name)
+            await self._set_condition(ref.name, ref.uid, ConditionPatch(type=labels.DISRUPTION_REASON, status=""))
 
     async def _restore_node(self, claim: str, uid: str, node: str) -> None:
         await restore_node(self._claims, self._nodes, claim, uid, node)

@@ -10,9 +10,8 @@ from datetime import datetime
 
 from temporalio import activity
 
-from activities.node_conditions import DRAIN_CLEARED, set_node_conditions
 from activities.nodeclaim.drain_pass import DrainPass
-from activities.nodeclaim.eviction import BatchedFirstEviction, withdraw_requests
+from activities.nodeclaim.eviction import BatchedFirstEviction, uncordon
 from activities.ports.core import ConditionPatch, Ports, find_nodeclaim, publish_event_on
 from activities.runtime import HEARTBEAT_EVERY_SECONDS, RARE_HEARTBEAT_SECONDS, background_heartbeat, map_faults
 from tenure.apis import labels
@@ -92,9 +91,7 @@ class DrainActivities:
         claim, node = await find_nodeclaim(claims, ref.name, ref.uid), await nodes.get(ref.node_name)
         if claim is None or claim.metadata.is_deleting or node is None or node.deleting:
             return False
-        await nodes.unmark_disrupted(node.name)
-        await withdraw_requests(self._ports, node.name)
-        await set_node_conditions(nodes, node.name, DRAIN_CLEARED)
+        await uncordon(self._ports, node.name)
         conditions = (
             ConditionPatch(type=labels.DISRUPTION_REASON, status=""),
             ConditionPatch(type=labels.DRAINED, status="False", reason=labels.DRAIN_CANCELLED, message=request.why),

@@ -17,6 +17,7 @@ import structlog
 from temporalio import activity
 from temporalio.common import MetricMeter
 
+from activities.node_conditions import DRAIN_CLEARED, set_node_conditions
 from activities.ports.core import Deployments, DrainPod, Eviction, Ports
 from activities.ports.interruption import InterruptedNode
 from tenure import metrics
@@ -307,6 +308,13 @@ async def withdraw_requests(ports: Ports, node: str) -> None:
         for pod in await ports.pods.on_node(node, now=utc_now()):
             if pod.has_responders:
                 await ports.eviction_requests.withdraw(pod)
+
+
+async def uncordon(ports: Ports, node: str) -> None:
+    """Undo the changes of a drain to the Node and its pods. The reason for the taint stays on the NodeClaim."""
+    await ports.nodes.unmark_disrupted(node)
+    await withdraw_requests(ports, node)
+    await set_node_conditions(ports.nodes, node, DRAIN_CLEARED)
 
 
 class NodeEarlyEviction:

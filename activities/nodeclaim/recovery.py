@@ -6,8 +6,8 @@ and written to the status.
 
 from temporalio import activity
 
-from activities.node_conditions import DRAIN_CLEARED, MAINTENANCE_CLEARED, MAINTENANCE_TYPES, set_node_conditions
-from activities.nodeclaim.eviction import withdraw_requests
+from activities.node_conditions import MAINTENANCE_CLEARED, MAINTENANCE_TYPES, set_node_conditions
+from activities.nodeclaim.eviction import uncordon, withdraw_requests
 from activities.nodeclaim.instance_assignment import launched_from_status, write_launched
 from activities.nodeclaim.repair import rebooting_condition
 from activities.ports.core import ConditionPatch, LaunchFacts, Ports, find_node, find_nodeclaim
@@ -78,9 +78,7 @@ class RecoveryActivities:
             return
         if not (node.being_disrupted or claim.is_true(labels.DISRUPTION_REASON)):
             return
-        await self._nodes.unmark_disrupted(node.name)
-        await withdraw_requests(self._ports, node.name)
-        await set_node_conditions(self._nodes, node.name, DRAIN_CLEARED)
+        await uncordon(self._ports, node.name)
         cleared = ConditionPatch(type=labels.DISRUPTION_REASON, status="")
         await self._claims.patch(claim.name, claim.uid, conditions=(cleared,), now=utc_now())
 

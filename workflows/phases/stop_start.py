@@ -56,6 +56,7 @@ async def stop_and_start(context: NodeClaimContext, key: str) -> Phase | None:
     previous = context.state.stop
     if previous is None or previous.key != key or previous.step in ("done", "failed"):
         context.update_state(stop=InstanceStopStart(key=key, since=context.now, boot_id=context.state.observed.boot_id))
+    if not context.state.out_of_service:
         await _take_out_of_service(context)
     while True:
         stop = context.state.stop
@@ -87,7 +88,8 @@ def _update_step(context: NodeClaimContext, **fields: Any) -> None:
 
 async def _take_out_of_service(context: NodeClaimContext) -> None:
     """Taint the Node. The NodeClaim's condition has the reason, so a recovered workflow makes the Node schedulable
-    again."""
+    again. `run_ready` does so when the decision changes in between."""
+    context.update_state(out_of_service=True)
     request = NodeClaimDisruptionRequest(
         claim=context.nodeclaim_ref, reason="StopStart", voluntary=False, defers_deletion=True
     )
@@ -218,4 +220,4 @@ async def _return_to_service(context: NodeClaimContext, why: str) -> None:
     await workflow.execute_activity_method(
         DrainActivities.uncordon_node, request, **with_summary(PATCH, "return the node to service")
     )
-    context.update_state(waits_until=None, blocked_by="")
+    context.update_state(waits_until=None, blocked_by="", out_of_service=False)

@@ -138,6 +138,18 @@ async def test_node_with_pods_at_event_start_is_terminated(
     assert (await handle.result()).reason == "scheduled_change"
 
 
+async def test_node_returns_to_service_although_its_taint_could_not_be_removed(fake: WorkerHarness) -> None:
+    """The event is over, so nothing else would remove the taint."""
+    handle = await ready_with_rules(fake, scheduledChange=STOP_START)
+    fake.pods.blocked["web"] = "a budget"
+    await send_message(fake, handle, starts=await fake.now() + timedelta(hours=48))
+    await wait_until(lambda: is_blocked_by(handle, "is emptied to be stopped"))
+    fake.nodes.faults["unmark_disrupted"] = [BadInput("denied by a webhook")]
+    await send_message(fake, handle, status="over")
+    await fake.sleep(minutes=2)
+    assert is_in_service(fake) and await has_conditions(fake, {})
+
+
 async def test_nodeclaim_deleted_during_stop_is_terminated(fake: WorkerHarness) -> None:
     handle = await nodeclaim_with_maintenance(fake)
     await wait_until(lambda: is_stop_in_step(handle, "back"))
