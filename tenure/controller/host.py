@@ -100,6 +100,7 @@ class ClusterController:
             instances=self._instances,
             now=utc_now,
             endpoints=self._endpoints,
+            is_leading=self._is_leading,
         )
         self._session = session
         log.info("watch hosted", cluster=self._settings.cluster)

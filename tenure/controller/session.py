@@ -68,8 +68,9 @@ class ControllerSession:
         instances: Instances,
         now: Callable[[], datetime],
         endpoints: Endpoints | None = None,
+        is_leading: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`endpoints`: of the process."""
+        """`endpoints`: of the process. `is_leading`: as of `ClusterController`."""
         meter = meter_of(temporal)
         self._now, self._temporal, self._kube = now, temporal, kube
         self._awake = asyncio.Event()
@@ -84,6 +85,7 @@ class ControllerSession:
             signal_queue=self._signal_queue,
             meter=meter,
             now=now,
+            is_leading=is_leading,
         )
         planner_client = self.provisioning.planner_client
         self._disruption = VoluntaryDisruption(

@@ -112,7 +112,13 @@ class DisruptionController:
         self._on_passed = on_passed
         self.last_pass_seconds = 0.0
         self._replacements = Replacements(
-            cache=cache, claims=claims, events=events, nominations=nominations, meter=meter, now=now
+            cache=cache,
+            claims=claims,
+            events=events,
+            nominations=nominations,
+            meter=meter,
+            now=now,
+            check_leadership=planner_client.check_leadership,
         )
         self._settings, self._grace, self._now = settings, not_ready_grace, now
         self._not_ready_grace_periods, self._expiry_jitters = not_ready_grace_periods, expiry_jitters

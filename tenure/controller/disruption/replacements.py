@@ -119,7 +119,10 @@ class Replacements:
         nominations: Nominations,
         meter: MetricMeter,
         now: Callable[[], datetime],
+        check_leadership: Callable[[], None],
     ) -> None:
+        """`check_leadership`: of `PlannerClient`."""
+        self._check_leadership = check_leadership
         self._cache, self._claims, self._events = cache, claims, events
         self._nominations, self._meter, self._now = nominations, meter, now
 
@@ -168,6 +171,7 @@ class Replacements:
             nodeclaim = build_nodeclaim(
                 claim, name=name, plan_id=request.plan_id, replaces=request.workflow_id, replacements=len(planned)
             )
+            self._check_leadership()
             found = await self._claims.create(nodeclaim)
             count_created(self._meter, found, request.proposal.reason)
             made.append(nodeclaim_fact(found.to_object()))

@@ -51,6 +51,7 @@ class ProvisioningController:
         signal_queue: SignalQueue,
         meter: MetricMeter,
         now: Callable[[], datetime],
+        is_leading: Callable[[], bool],
     ) -> None:
         self._cache, self._nominations, self._buffers = cluster.cache, cluster.nominations, cluster.buffers
         self._pod_verdicts, self._now = cluster.pod_verdicts, now
@@ -68,6 +69,7 @@ class ProvisioningController:
             now=now,
             overlay_status=OverlayStatusWriter(self._cache, kube.overlays, now),
             interrupted_offerings=self._interrupted_capacity.unavailable_offerings,
+            is_leading=is_leading,
         )
         self.pod_verdict_events = PodVerdictEvents(self._cache, cluster.pod_verdicts, kube.events, now)
         self.capacity_events = CapacityEvents(self._cache, self._nominations, kube.events)

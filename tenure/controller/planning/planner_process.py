@@ -184,8 +184,11 @@ class PlannerClient:
         now: Callable[[], datetime],
         overlay_status: OverlayStatusWriter | None = None,
         interrupted_offerings: Callable[[datetime], Sequence[UnavailableOffering]] = lambda now: (),
+        is_leading: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`interrupted_offerings`: those that AWS recently reclaimed, which Provisioning may not know yet."""
+        """`interrupted_offerings`: those that AWS recently reclaimed, which Provisioning may not know yet.
+        `is_leading`: as of `ClusterController`."""
+        self._is_leading = is_leading
         self._cache, self._offerings, self._settings = cache, offerings, settings
         self._shifts = ZonalShifts(cache, offerings, events)
         self.catalogue = CatalogueFeed(cache, offerings, now)
@@ -209,6 +212,12 @@ class PlannerClient:
         if self.process:
             await self.process.stop()
             self.process = None
+
+    def check_leadership(self) -> None:
+        """Call it before each creation: another process may have planned the same pods while this one was frozen.
+        Raises TryLater."""
+        if not self._is_leading():
+            raise TryLater("the Lease could not be renewed in time")
 
     def blocked_reason(self) -> str:
         """Why no decision is possible yet; empty if one is."""

@@ -219,7 +219,7 @@ class Provisioner:
     async def _create(
         self, plan_id: str, planned: Mapping[str, PlannedNodeClaim], backoff: BackoffPass, *, spread: bool
     ) -> tuple[list[NodeClaim], dict[str, Fault]]:
-        """The created NodeClaims and, by name, why the others were not created."""
+        """The created NodeClaims and, by name, why the others were not created. Raises TryLater."""
         ones = list(planned.values())
         shards = assign_shards(ones, self._zones_of) if spread else [None] * len(ones)
         groups = group_ids(plan_id, ones, shards)
@@ -236,6 +236,7 @@ class Provisioner:
                 offering_shard=shard,
                 pod_groups=self.backoff_tracker.annotation_of(planned[name], backoff.groups),
             )
+            self.planner_client.check_leadership()
             try:
                 made = await self._create_nodeclaim(nodeclaim)
             except Fault as fault:

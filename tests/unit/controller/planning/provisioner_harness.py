@@ -106,6 +106,8 @@ class ProvisionerHarness(CacheHarness):
         self.interrupted_capacity = InterruptedCapacity(
             self.cache, lambda pool: None, lambda observed: None, lambda: self.now
         )
+        self.loses_lease_after = 100
+        """The number of created NodeClaims."""
         self.planner_client = PlannerClient(
             cache=self.cache,
             offerings=self.types,
@@ -114,6 +116,7 @@ class ProvisionerHarness(CacheHarness):
             now=lambda: self.now,
             overlay_status=OverlayStatusWriter(self.cache, overlays, lambda: self.now) if overlays else None,
             interrupted_offerings=self.interrupted_capacity.unavailable_offerings,
+            is_leading=lambda: len(self.claims.found) < self.loses_lease_after,
         )
         not_ready = NotReadyTracker(
             self.cache, lambda pool: self.not_ready_grace_periods.get(pool, timedelta(minutes=5))

@@ -3,10 +3,12 @@
 import os
 import signal
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from structlog.testing import capture_logs
 
+from activities.runtime import call_for_each
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.controller.cache.expected_pods import OTHER_SCHEDULER_LIMIT
@@ -105,6 +107,19 @@ async def test_pods_of_a_failed_creation_have_a_verdict_until_a_plan_succeeds(
     outcome = await harness.plan("plan-3")
     assert (outcome.created, outcome.unschedulable) == (1, 0)
     assert harness.verdicts.code_of(harness.cache.pods["uid-p0"], harness.now) == "Nominated"
+
+
+async def test_host_that_lost_the_lease_does_not_create_the_rest_of_a_plan(
+    harness: ProvisionerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that was frozen for longer than its Lease: another process plans the remaining pods."""
+    monkeypatch.setattr("tenure.controller.planning.provisioner.call_for_each", partial(call_for_each, at_once=1))
+    harness.add_pods(1, "a", nodeSelector={labels.ZONE: "a"})
+    harness.add_pods(1, "b", nodeSelector={labels.ZONE: "b"})
+    harness.loses_lease_after = 1
+    with pytest.raises(TryLater, match="Lease"):
+        await harness.plan()
+    assert len(harness.claims.found) == 1
 
 
 async def test_failed_creation_leaves_pods_of_other_nodeclaims_alone(harness: ProvisionerHarness) -> None:
