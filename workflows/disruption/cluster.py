@@ -25,6 +25,7 @@ from tenure.model.disruption.commands import (
     DisruptionDecisionRequest,
     DisruptionState,
     InFlightCommand,
+    PermitRevoked,
     Proposal,
 )
 from tenure.model.disruption.permits import ReservationRequest, ReservationResult
@@ -103,12 +104,10 @@ class ClusterWorkflow(PausableCluster, IgnoresCancellation):
     @workflow.signal(description="From a command: its replacements are created")
     def command_launched(self, launched: CommandLaunched) -> None:
         """Record the replacements, so that no other command uses their capacity."""
-        self._update_state(
-            under_way=tuple(
-                _with_nodeclaims(one, launched) if one.under_way.proposal.id == launched.proposal_id else one
-                for one in self._state.under_way
-            )
-        )
+        for one in self._state.under_way:
+            if one.under_way.proposal.id == launched.proposal_id:
+                under_way = one.under_way.model_copy(update={"claims": launched.claims})
+                self._replace_command(launched.proposal_id, under_way=under_way)
 
     @workflow.signal(description="From a command: its result")
     def command_finished(self, finished: CommandFinished) -> None:
@@ -229,15 +228,17 @@ class ClusterWorkflow(PausableCluster, IgnoresCancellation):
             return
 
     async def _roll_back_lost_commands(self) -> None:
-        """Roll back commands whose workflow ended without a signal."""
+        """Roll back commands whose workflow ended without a signal. One that is still open, for example after hours
+        without workers, rolls itself back, since it may be deleting its nodes."""
         for one in lost_commands(self._state.under_way, workflow.now()):
-            proposal = one.under_way.proposal
-            why = "its workflow did not report for hours"
+            proposal, why = one.under_way.proposal, "its workflow did not report for hours"
+            workflow_id = ids.disruption(self._state.cluster, proposal.id)
+            revocation = PermitRevoked(claim_uid=proposal.candidates[0].claim_uid, why=why)
+            if await try_signal(workflow_id, "permit_revoked", revocation):
+                self._replace_command(proposal.id, since=workflow.now())
+                continue
             request = CommandRequest(
-                workflow_id=ids.disruption(self._state.cluster, proposal.id),
-                reason=proposal.reason,
-                candidates=proposal.candidates,
-                why=why,
+                workflow_id=workflow_id, reason=proposal.reason, candidates=proposal.candidates, why=why
             )
             options = {**with_summary(COMMAND, "restore the nodes"), "schedule_to_close_timeout": ROLL_BACK_TIMEOUT}
             try:
@@ -249,12 +250,16 @@ class ClusterWorkflow(PausableCluster, IgnoresCancellation):
                 return
             self.command_finished(CommandFinished(proposal_id=proposal.id, ending="failed", why=why))
 
+    def _replace_command(self, proposal_id: str, **fields: object) -> None:
+        running = self._state.under_way
+        self._update_state(
+            under_way=tuple(
+                one.model_copy(update=fields) if one.under_way.proposal.id == proposal_id else one for one in running
+            )
+        )
+
     def _update_state(self, **fields: object) -> None:
         self._state = self._state.model_copy(update=fields)
 
     def _set_current_details(self) -> None:
         publish_details(current_details.render_cluster(self._state))
-
-
-def _with_nodeclaims(one: CommandRun, launched: CommandLaunched) -> CommandRun:
-    return one.model_copy(update={"under_way": one.under_way.model_copy(update={"claims": launched.claims})})

@@ -34,6 +34,7 @@ from tests.support.workflows.commands import (
     start_permit_granter,
 )
 from tests.support.workflows.eventually import (
+    count_scheduled,
     has_continued_as_new,
     wait_until,
     wait_until_idle,
@@ -323,6 +324,19 @@ async def test_terminated_command_is_rolled_back_after_timeout(host: WorkerHarne
     assert is_disrupted(host, "a")
     await wait_until_skipping_time(host, lambda: has_running_commands(handle), minutes=10)
     assert is_undisturbed(host, "a") and not host.claims.condition_text("a", DISRUPTION_REASON)
+
+
+async def test_late_command_that_is_open_rolls_itself_back(host: WorkerHarness) -> None:
+    """After hours without workers, it may be deleting its nodes."""
+    first, proposed = await start_waiting_command(host)
+    (running,) = (await cluster_state(first)).under_way
+    await first.terminate()
+    late = running.model_copy(update={"since": await host.now() - timedelta(hours=3)})
+    second = await start_cluster(host, DisruptionState(cluster=host.cluster, under_way=(late,)))
+    await trigger_disruption(host, second)
+    assert await command_ending(host, proposed) == "cancelled"
+    await wait_until(lambda: has_running_commands(second))
+    assert is_undisturbed(host, "a") and await count_scheduled(second, "roll_back_command") == 0
 
 
 async def blocked_by_contains(handle: Cluster, text: str) -> bool:
