@@ -34,9 +34,10 @@ class NodeInterruptionActivities:
         if not (request.events or request.node_conditions):
             return
         node = await find_node(self._nodes, ref.node_name, ref.provider_id)
-        if node is not None and request.node_conditions:
-            await set_node_conditions(self._nodes, node.name, request.node_conditions)
         objects: list[tuple[str, Named]] = [("NodeClaim", ref), *([("Node", node)] if node is not None else ())]
         for event in request.events:
             for kind, about in objects:
                 await publish_event_on(self._events, kind, about, event.reason, event.message)
+        # The API server may reject updates of Nodes, and events do not depend on them.
+        if node is not None and request.node_conditions:
+            await set_node_conditions(self._nodes, node.name, request.node_conditions)

@@ -10,7 +10,7 @@ from activities.interruption.activities import NodeInterruptionActivities
 from activities.nodeclaim.eviction import BatchedFirstEviction
 from tenure.apis.labels import INTERRUPTIONS, MAINTENANCE_PLANNED, MAINTENANCE_UNTIL
 from tenure.model.base import instance_id_of
-from tenure.model.errors import BadInput, TryLater
+from tenure.model.errors import BadInput, Throttled, TryLater
 from tenure.model.interruption.records import EventText, InterruptionNotification
 from tenure.model.nodeclaim.requests import NodeClaimRef, StopStartResult
 from tenure.model.provider_results import InstanceFacts
@@ -46,6 +46,15 @@ async def test_node_of_another_instance_with_same_name_gets_no_event(cluster: Fa
     cluster.nodes.update_node("node-a", provider_id="aws:///us-west-2a/i-other")
     await publish_events(cluster, events=[EVENT_TEXT])
     assert cluster.events.reasons_for("node-a") == []
+
+
+async def test_event_is_published_although_the_node_rejects_updates(cluster: FakeCluster) -> None:
+    cluster.add_running_node()
+    cluster.nodes.faults["set_conditions"] = [Throttled("429")]
+    planned = {"type": MAINTENANCE_PLANNED, "status": "True"}
+    with pytest.raises(ApplicationError, match="429"):
+        await publish_events(cluster, events=[EVENT_TEXT], node_conditions=[planned])
+    assert cluster.events.reasons_for("a") == ["SpotInterrupted"]
 
 
 async def test_conditions_of_the_node_are_set_and_removed(cluster: FakeCluster) -> None:
