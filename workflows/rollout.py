@@ -42,6 +42,7 @@ PINNED_FOR: Final = timedelta(days=30)
 REUSE_DECISION_FOR: Final = timedelta(minutes=1)
 """How long a decision without headroom is reused for further permit requests."""
 RETRY_AFTER_FAULT: Final = timedelta(minutes=1)
+MAX_PENDING_EVENTS: Final = 20
 HEALTH: Final = "the health of the rollout"
 
 
@@ -61,8 +62,6 @@ class RolloutController:
         self._decided_inputs: tuple[object, ...] = ()
         self._must_evaluate = True
         self._was_requested = False
-        self._pending_events: tuple[RolloutEvent, ...] = ()
-        """Published with the next evaluation."""
 
     # --- requests ---
 
@@ -95,7 +94,7 @@ class RolloutController:
         self._update_rollout(record_grants(self._state().rollout, tuple(uids), workflow.now()))
 
     def _record_event(self, event: RolloutEvent) -> OperatorRequestResult:
-        self._pending_events = (*self._pending_events, event)
+        self._add_events(event)
         self._must_evaluate = True
         return OperatorRequestResult(message=event.message)
 
@@ -247,7 +246,7 @@ class RolloutController:
     def _decide_step(self, observed: ObservedRollout) -> RolloutDecision:
         decision = evaluate_rollout(self._state().name, self._state().rollout, observed, workflow.now())
         self._update_rollout(decision.state)
-        self._pending_events = (*self._pending_events, *decision.events)
+        self._add_events(*decision.events)
         for one in decision.events:
             metrics.count_rollout(self._state().name, one.reason)
         return decision
@@ -264,7 +263,7 @@ class RolloutController:
 
     async def _publish_status(self, annotation: str) -> None:
         """Publish events and the annotation. After a failure, the next evaluation publishes them again."""
-        serialized_state, events = _serialize_state(self._state().rollout), self._pending_events
+        serialized_state, events = _serialize_state(self._state().rollout), self._state().rollout_events
         if serialized_state == annotation and not events:
             return
         try:
@@ -272,7 +271,7 @@ class RolloutController:
             await workflow.execute_activity_method(
                 RolloutActivities.publish_rollout_status, request, **with_summary(OBSERVE, "publish the rollout status")
             )
-            self._pending_events = self._pending_events[len(events) :]
+            self._update_state(rollout_events=tuple(one for one in self._state().rollout_events if one not in events))
         except ActivityError:
             return
 
@@ -298,7 +297,8 @@ class RolloutController:
         ended, self._end_retry_at = self._state().rollout, None
         self._update_rollout(RolloutState())
         self._store_decision(RolloutDecision(state=RolloutState()))
-        self._pending_events, self._must_evaluate = (), True
+        self._update_state(rollout_events=())
+        self._must_evaluate = True
         request = RolloutNotification(name=self._state().name)
         try:
             await workflow.execute_activity_method(
@@ -324,6 +324,9 @@ class RolloutController:
         desired = visibility.rollout_attributes(self.is_overdue, self._state().rollout)
         if current != tuple(one.value for one in desired) and (self.is_overdue or current[0]):
             workflow.upsert_search_attributes(desired)
+
+    def _add_events(self, *events: RolloutEvent) -> None:
+        self._update_state(rollout_events=(*self._state().rollout_events, *events)[-MAX_PENDING_EVENTS:])
 
     def _update_rollout(self, rollout: RolloutState) -> None:
         if rollout != self._state().rollout:

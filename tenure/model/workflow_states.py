@@ -18,7 +18,7 @@ from tenure.model.observations import (
 )
 from tenure.model.operator_requests import PauseAnnotation
 from tenure.model.plan import LaunchDraft, ProvisioningBackoff, ReleasedPod
-from tenure.model.rollout import RolloutState
+from tenure.model.rollout import RolloutEvent, RolloutState
 from tenure.model.signals import Pause, PermitRequest
 
 
@@ -100,6 +100,8 @@ class NodePoolState(Message):
     registrations: Registrations = Registrations()
     rollout: RolloutState = RolloutState()
     rollout_blocked_by: str = ""
+    rollout_events: tuple[RolloutEvent, ...] = ()
+    """Published with the next evaluation of the rollout."""
 
 
 class NodeClassState(Message):

@@ -179,6 +179,19 @@ async def test_approval_survives_continue_as_new(
     assert await plan_id(restarted) == plan
 
 
+async def test_unpublished_events_survive_continue_as_new(
+    wave_rollout: RolloutHarness, skipping: WorkflowEnvironment
+) -> None:
+    activities = wave_rollout.activities
+    activities.fails_to_publish = True
+    await wave_rollout.request_permits(*NODES[:5], since=LONG_AGO)
+    await wait_until(lambda: wave_rollout.has_permits(1))
+    await wave_rollout.handle.signal(RolloutOnlyWorkflow.force_continue_as_new)
+    await wait_until_skipping_time(skipping, lambda: has_continued_as_new(skipping.client, wave_rollout.handle))
+    activities.fails_to_publish = False
+    await wait_until_skipping_time(skipping, lambda: wave_rollout.has_event("RolloutBegan"), minutes=2)
+
+
 async def test_rejected_plan_stops_rollout(approval_rollout: RolloutHarness, skipping: WorkflowEnvironment) -> None:
     await approval_rollout.request_permits("n0", since=LONG_AGO)
     await wait_until_skipping_time(skipping, lambda: approval_rollout.describes("tenure approve web-"), seconds=20)
