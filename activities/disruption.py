@@ -179,12 +179,14 @@ class DisruptionActivities:
         return await self._protection(request, claim, node)
 
     async def _protection(self, request: CommandRequest, claim: NodeClaim, node: NodeFact) -> str:
-        """The blocking do-not-disrupt annotation (reference 4.2). It does not delay expiration, and pods do not protect
-        a drifted node with a terminationGracePeriod."""
+        """Why the reason does not apply now, or the blocking do-not-disrupt annotation (reference 4.2). The annotation
+        does not delay expiration, and pods do not protect a drifted node with a terminationGracePeriod."""
         if request.reason == labels.UNHEALTHY:
             return await self._repair_blocker(claim, node)
         if request.reason == "Expired":
             return maintenance_blocker(node)
+        if request.reason == "Drifted" and not claim.is_true(labels.DRIFTED):
+            return f"NodeClaim {claim.name} has not drifted"
         why = node_blocker(node)
         if why or (request.reason == "Drifted" and claim.spec.termination_grace_period):
             return why

@@ -99,6 +99,7 @@ async def test_do_not_disrupt_pod_blocks_its_node(two_nodes: FakeCluster) -> Non
 async def test_drift_with_grace_period_ignores_do_not_disrupt_pods(cluster: FakeCluster) -> None:
     """Other reasons do not ignore them, and the annotation of the Node blocks drift too."""
     cluster.add_running_node("a", spec={"terminationGracePeriod": "1h"})
+    cluster.claims.set_status("a", Drifted="True")
     cluster.pods.add("node-a", "db", protected=True)
     assert (await begin_command(cluster, "a")).outcome == "held"
     assert (await begin_command(cluster, "a", reason="Drifted")).outcome == "done"
@@ -108,8 +109,19 @@ async def test_drift_with_grace_period_ignores_do_not_disrupt_pods(cluster: Fake
 
 
 async def test_drift_without_grace_period_is_blocked_by_pods(two_nodes: FakeCluster) -> None:
+    two_nodes.claims.set_status("a", Drifted="True")
     two_nodes.pods.add("node-a", "db", protected=True)
     assert (await begin_command(two_nodes, "a", reason="Drifted")).outcome == "held"
+
+
+async def test_node_whose_drift_is_reverted_is_kept(two_nodes: FakeCluster) -> None:
+    """The NodePool's template changes back while the replacement starts."""
+    two_nodes.claims.set_status("a", Drifted="True")
+    assert (await begin_command(two_nodes, "a", reason="Drifted")).outcome == "done"
+    two_nodes.claims.found["a"]["status"]["conditions"][0]["status"] = "False"
+    result = await finish_command(two_nodes, "a", reason="Drifted")
+    assert (result.outcome, result.why) == ("held", "NodeClaim a has not drifted")
+    assert not is_deleting(two_nodes, "a")
 
 
 @pytest.mark.parametrize("change", ["gone", "other", "deleting", "no node", "node deleting", "other node"])

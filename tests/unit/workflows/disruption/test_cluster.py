@@ -161,6 +161,7 @@ async def test_older_change_signal_is_ignored(host: WorkerHarness) -> None:
 async def test_each_proposal_starts_its_own_workflow(host: WorkerHarness) -> None:
     await start_permit_granter(host)
     first, second = make_proposal("a"), make_proposal("b", replacements=0, reason="Drifted", kind="drift")
+    host.claims.set_status("b", Drifted="True")
     handle = await start_with_proposals(host, first, second)
     assert await command_ending(host, second) == "done"
     await wait_until(lambda: has_running_commands(handle, first.id))
