@@ -196,10 +196,12 @@ async def _wait_for_reboot(context: NodeClaimContext, stop: InstanceStopStart) -
             await _fail_stop_start(context, "its instance did not come back in time")
         return False
     context.update_state(
-        interruptions=record_done(context.state.interruptions, stop.key), reboots=context.state.reboots + 1
+        interruptions=record_done(context.state.interruptions, stop.key),
+        reboots=context.state.reboots + 1,
+        stop=stop.model_copy(update={"step": "done", "until": context.now}),
     )
     await _return_to_service(context, RETURNED_MESSAGE)
-    _update_step(context, step="done", until=context.now)
+    context.publish_status()
     return True
 
 

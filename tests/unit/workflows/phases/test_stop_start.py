@@ -150,6 +150,17 @@ async def test_node_returns_to_service_although_its_taint_could_not_be_removed(f
     assert is_in_service(fake) and await has_conditions(fake, {})
 
 
+async def test_rejected_taint_removal_does_not_hide_later_stops(fake: WorkerHarness) -> None:
+    """After the stop and start, AWS's events about the instance count again."""
+    handle = await nodeclaim_with_maintenance(fake)
+    await wait_until(lambda: is_stop_in_step(handle, "back"))
+    fake.nodes.faults["unmark_disrupted"] = [BadInput("denied by a webhook")]
+    await observe_return(fake, handle)
+    await wait_until_phase(handle, Phase.READY)
+    await fake.sleep(minutes=2)
+    assert is_in_service(fake) and await is_stop_in_step(handle, "done")
+
+
 async def test_nodeclaim_deleted_during_stop_is_terminated(fake: WorkerHarness) -> None:
     handle = await nodeclaim_with_maintenance(fake)
     await wait_until(lambda: is_stop_in_step(handle, "back"))
