@@ -29,6 +29,7 @@ from tenure.policy.lifecycle.ready import (
     decide_ready,
     drain_rules,
     expiry_of,
+    is_needed_again,
 )
 from workflows.activity_options import PATCH, execute_unless, with_summary
 from workflows.metrics import count_empty
@@ -201,9 +202,14 @@ async def _delete_with_permit(context: NodeClaimContext, decision: ReadyDecision
         voluntary=decision.why not in _INVOLUNTARY_REASONS,
         defers_deletion=defers_deletion,
     )
+
+    def is_retracted() -> bool:
+        is_needed = decision.why == EMPTY and is_needed_again(context.state, context.now)
+        return is_needed or is_disruption_blocked(context)
+
     try:
         result: DisruptionResult | None = await execute_unless(
-            DisruptionActivities.disrupt_nodeclaim, request, options, lambda: is_disruption_blocked(context)
+            DisruptionActivities.disrupt_nodeclaim, request, options, is_retracted
         )
     except ActivityError as error:
         if is_cancelled_exception(error):

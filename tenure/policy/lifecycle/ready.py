@@ -244,6 +244,12 @@ def empty_due_at(state: NodeClaimState) -> datetime | None:
     return max(due, observed.hold_until) if observed.hold_until else due
 
 
+def is_needed_again(state: NodeClaimState, now: datetime) -> bool:
+    """Whether a later observation no longer allows the deletion of the empty node."""
+    due = empty_due_at(state)
+    return not state.observed.deleting and (due is None or now < due)
+
+
 def consolidate_after(consolidation: str) -> timedelta | None:
     """consolidateAfter in `<consolidationPolicy>/<consolidateAfter>`; None for Never or without a NodePool."""
     _, _, text = consolidation.partition("/")

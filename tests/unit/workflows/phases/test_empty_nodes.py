@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 from temporalio.client import WorkflowUpdateFailedError
 
-from tenure.model.errors import BadInput
+from tenure.model.errors import BadInput, TryLater
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.signals import Pause, Resume
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
     count_completed_tasks,
+    has_scheduled,
     is_blocked_by,
     non_task_event_types,
     query_state,
@@ -87,6 +88,19 @@ async def test_rejected_deletion_releases_permit(fake: WorkerHarness) -> None:
     await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "denied by a webhook"), seconds=10)
     await wait_until(lambda: has_no_permits(pools))
     assert (await handle.result()).reason == "Empty"
+
+
+async def test_node_that_is_needed_again_is_not_deleted_by_a_retry(fake: WorkerHarness) -> None:
+    """Pods are expected on it, which the live state of the node does not show."""
+    handle = await ready_nodeclaim(fake)
+    pools = await start_nodepool(fake)
+    fake.nodes.faults["mark_disrupted"] = [TryLater("503") for _ in range(100)]
+    await observe_empty(fake, handle)
+    await wait_until_skipping_time(fake, lambda: has_scheduled(handle, "disrupt_nodeclaim"))
+    await fake.signal_observed(handle, **BUSY, consolidation="WhenEmpty/30s")
+    fake.nodes.faults.clear()
+    await wait_until(lambda: has_no_permits(pools))
+    assert (await query_state(handle)).phase is Phase.READY
 
 
 async def test_node_in_use_again_withdraws_permit_request(fake: WorkerHarness) -> None:
