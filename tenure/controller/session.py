@@ -70,12 +70,12 @@ class ControllerSession:
         endpoints: Endpoints | None = None,
         is_leading: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`endpoints`: of the process. `is_leading`: as of `ClusterController`."""
+        """`endpoints`: of the process. `is_leading`: while it is false, another process may have acquired the Lease."""
         meter = meter_of(temporal)
         self._now, self._temporal, self._kube = now, temporal, kube
         self._awake = asyncio.Event()
         self._single_flight = SingleFlight()
-        self._signal_queue = SignalQueue(temporal, settings.cluster, endpoints)
+        self._signal_queue = SignalQueue(temporal, settings.cluster, endpoints, is_leading)
         self.cluster = WatchedCluster(settings, kube, now)
         self.provisioning = ProvisioningController(
             settings=settings,

@@ -118,7 +118,7 @@ class DisruptionController:
             nominations=nominations,
             meter=meter,
             now=now,
-            check_leadership=planner_client.check_leadership,
+            check_lease=planner_client.check_lease,
         )
         self._settings, self._grace, self._now = settings, not_ready_grace, now
         self._not_ready_grace_periods, self._expiry_jitters = not_ready_grace_periods, expiry_jitters

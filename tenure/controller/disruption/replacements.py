@@ -119,11 +119,10 @@ class Replacements:
         nominations: Nominations,
         meter: MetricMeter,
         now: Callable[[], datetime],
-        check_leadership: Callable[[], None],
+        check_lease: Callable[[], None],
     ) -> None:
-        """`check_leadership`: of `PlannerClient`."""
-        self._check_leadership = check_leadership
-        self._cache, self._claims, self._events = cache, claims, events
+        """`check_lease`: of the PlannerClient."""
+        self._cache, self._claims, self._events, self._check_lease = cache, claims, events, check_lease
         self._nominations, self._meter, self._now = nominations, meter, now
 
     async def find_existing(self, plan_id: str) -> ReplacementResult | None:
@@ -171,7 +170,7 @@ class Replacements:
             nodeclaim = build_nodeclaim(
                 claim, name=name, plan_id=request.plan_id, replaces=request.workflow_id, replacements=len(planned)
             )
-            self._check_leadership()
+            self._check_lease()
             found = await self._claims.create(nodeclaim)
             count_created(self._meter, found, request.proposal.reason)
             made.append(nodeclaim_fact(found.to_object()))

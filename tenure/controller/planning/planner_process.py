@@ -186,8 +186,7 @@ class PlannerClient:
         interrupted_offerings: Callable[[datetime], Sequence[UnavailableOffering]] = lambda now: (),
         is_leading: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`interrupted_offerings`: those that AWS recently reclaimed, which Provisioning may not know yet.
-        `is_leading`: as of `ClusterController`."""
+        """`interrupted_offerings`: those that AWS recently reclaimed, which Provisioning may not know yet."""
         self._is_leading = is_leading
         self._cache, self._offerings, self._settings = cache, offerings, settings
         self._shifts = ZonalShifts(cache, offerings, events)
@@ -213,9 +212,9 @@ class PlannerClient:
             await self.process.stop()
             self.process = None
 
-    def check_leadership(self) -> None:
-        """Call it before each creation: another process may have planned the same pods while this one was frozen.
-        Raises TryLater."""
+    def check_lease(self) -> None:
+        """Before each NodeClaim of a plan is created: a process that was frozen meanwhile must not execute its plan.
+        Raises TryLater if another process may have acquired the Lease."""
         if not self._is_leading():
             raise TryLater("the Lease could not be renewed in time")
 

@@ -253,6 +253,7 @@ class Provisioner:
     async def _create_nodeclaim(self, nodeclaim: NodeClaim) -> NodeClaim:
         """A NodeClaim whose creation got no response is read: if it exists and were left out of its launch group, it
         would launch about a minute later. Raises Fault."""
+        self.planner_client.check_lease()
         try:
             return await self._claims.create(nodeclaim)
         except Fault as fault:

@@ -5,6 +5,7 @@ priority do not wait for these, nor does a failed signal delay a more urgent one
 
 import asyncio
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import IntEnum
@@ -30,6 +31,8 @@ MAX_CONCURRENT_SIGNALS: Final = 16
 ROUTINE_BURST, ROUTINE_SECONDS = 100, 5.0
 """At most so many routine signals in this time. A new host has one for each node, and each may cost a replay, which
 would delay the first plan."""
+LEASE_CHECK_SECONDS: Final = 0.5
+"""Between two checks of a Lease that could not be renewed in time."""
 _MIN_BACKOFF_SECONDS: Final = 0.2
 _MAX_BACKOFF_SECONDS: Final = 10.0
 _RPC_TIMEOUT: Final = timedelta(seconds=10)
@@ -90,10 +93,19 @@ class Signal:
 class SignalQueue:
     """Run `run` in a task; `enqueue` from anywhere in the same loop."""
 
-    def __init__(self, client: Client, cluster: str, endpoints: Endpoints | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        cluster: str,
+        endpoints: Endpoints | None = None,
+        is_leading: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`is_leading`: while it is false, nothing is sent. A process that was frozen computes signals from outdated
+        caches, and the new leader would not repeat its own."""
         self._endpoints = endpoints or Endpoints()
         self._client = client
         self._cluster = cluster
+        self._is_leading = is_leading
         self.sent: dict[str, str] = {}
         """The accepted digests by key."""
         self.count = 0
@@ -160,6 +172,8 @@ class SignalQueue:
         failures = 0
         while True:
             _, _, key = await self._ready.get()
+            while not self._is_leading():  # noqa: ASYNC110 - the Lease has no event
+                await asyncio.sleep(LEASE_CHECK_SECONDS)
             if key in self._busy or (signal := self._waiting.pop(key, None)) is None:
                 continue
             self._busy[key] = signal

@@ -88,7 +88,12 @@ def kube_client() -> StubKubeClient:
 
 
 def build_session(
-    kube_client: StubKubeClient, temporal: FakeTemporal, claims: FakeNodeClaims, gates: Set[str] = frozenset()
+    kube_client: StubKubeClient,
+    temporal: FakeTemporal,
+    claims: FakeNodeClaims,
+    gates: Set[str] = frozenset(),
+    *,
+    is_leading: bool = True,
 ) -> ControllerSession:
     kube = KubeAdapters(cast(KubeClient, kube_client))
     kube.claims, kube.events = cast(Any, claims), cast(Any, FakeEvents())
@@ -99,7 +104,20 @@ def build_session(
         offerings=FakeOfferings(),
         instances=FakeInstances(),
         now=lambda: NOW,
+        is_leading=lambda: is_leading,
     )
+
+
+async def test_session_without_a_valid_lease_changes_nothing(kube_client: StubKubeClient) -> None:
+    temporal, claims = FakeTemporal(), FakeNodeClaims()
+    session = build_session(kube_client, temporal, claims, is_leading=False)
+    task = asyncio.create_task(session.run())
+    await session.cluster.wait_until_synced()
+    outcome = await session.plan(PlanRequest(plan_id="p"))
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await session.close()
+    assert outcome.unschedulable == 1 and not claims.found and not temporal.sent
 
 
 @pytest.mark.parametrize(

@@ -223,12 +223,13 @@ async def test_replacement_is_created_once_and_can_join_a_launch_group(harness: 
     }
 
 
-async def test_host_that_lost_the_lease_creates_no_replacement(harness: DisruptionHarness) -> None:
+async def test_process_without_a_valid_lease_creates_no_replacement(harness: DisruptionHarness) -> None:
     harness.add_node("big", "m.2xlarge", 1)
-    proposal = await only_proposal(harness)
-    harness.loses_lease_after = 0
+    proposal, harness.is_leading = await only_proposal(harness), False
     assert (await harness.create_replacements(proposal)).outcome == "not now"
     assert not harness.claims.found
+    harness.is_leading = True
+    assert (await harness.create_replacements(proposal)).outcome == "made"
 
 
 async def test_another_host_finds_existing_replacements_and_reserves_their_capacity(harness: DisruptionHarness) -> None:

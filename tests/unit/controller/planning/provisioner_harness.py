@@ -101,6 +101,7 @@ class ProvisionerHarness(CacheHarness):
         )
         self.scheduler_messages = FakeSchedulerMessages()
         self.meter = RecordingMeter()
+        self.is_leading = True
         self.not_ready_grace_periods: dict[str, timedelta] = {}
         """By NodePool; the default is five minutes."""
         self.interrupted_capacity = InterruptedCapacity(
@@ -116,7 +117,7 @@ class ProvisionerHarness(CacheHarness):
             now=lambda: self.now,
             overlay_status=OverlayStatusWriter(self.cache, overlays, lambda: self.now) if overlays else None,
             interrupted_offerings=self.interrupted_capacity.unavailable_offerings,
-            is_leading=lambda: len(self.claims.found) < self.loses_lease_after,
+            is_leading=lambda: self.is_leading,
         )
         not_ready = NotReadyTracker(
             self.cache, lambda pool: self.not_ready_grace_periods.get(pool, timedelta(minutes=5))

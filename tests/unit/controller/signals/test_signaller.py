@@ -11,6 +11,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.controller.signals import signaller as module
 from tenure.controller.signals.signaller import (
+    LEASE_CHECK_SECONDS,
     MAX_CONCURRENT_SIGNALS,
     ROUTINE_BURST,
     ROUTINE_SECONDS,
@@ -249,6 +250,22 @@ async def test_routine_signals_have_a_rate() -> None:
     assert ids.provisioning("demo") in {one.workflow_id for one in temporal.sent}
     await asyncio.sleep(2 * ROUTINE_SECONDS)
     assert queue.is_idle
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@in_virtual_time
+async def test_process_without_a_valid_lease_sends_nothing() -> None:
+    temporal, valid = FakeTemporal(), [False]
+    queue = SignalQueue(temporal.client, "demo", is_leading=lambda: valid[0])
+    task = asyncio.create_task(queue.run())
+    queue.enqueue(signal(1))
+    await asyncio.sleep(60)
+    assert not temporal.sent
+    queue.enqueue(signal(2))
+    valid[0] = True
+    await asyncio.sleep(LEASE_CHECK_SECONDS)
+    assert sent_numbers(temporal) == [2]
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
