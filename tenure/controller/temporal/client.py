@@ -138,7 +138,8 @@ async def start_singletons(temporal: Client, installation: Installation, *, only
             {"memo": {CLUSTER_UID: installation.cluster_uid}},
         ),
         "Provisioning": ("provisioning", ProvisioningState(cluster=cluster, window=window), opened),
-        "Cluster": ("voluntary disruption", DisruptionState(cluster=cluster), {}),
+        # The watch signals only changes: without one, a Cluster workflow that a person terminated would run no pass.
+        "Cluster": ("voluntary disruption", DisruptionState(cluster=cluster, has_changed=True), {}),
         "Interruption": ("AWS events", InterruptionState(cluster=cluster, queue=events), named),
         "GarbageCollector": ("garbage collection", GarbageCollectorState(cluster=cluster), {}),
     }
