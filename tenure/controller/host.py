@@ -51,6 +51,10 @@ FRESH_WITHIN: Final = 5.0
 _REPORT_TIMEOUT: Final = timedelta(seconds=3)
 
 
+class KarpenterActive(Forbidden):
+    """Another controller manages the same objects."""
+
+
 async def _read_nothing() -> None:
     """Without readers."""
 
@@ -83,7 +87,7 @@ class ClusterController:
         self._interruption_notifier = InterruptionNotifier(temporal, settings.cluster)
 
     async def run(self) -> None:
-        """Runs until cancelled. Raises Forbidden while Karpenter is active, TryLater while no API server responds."""
+        """Runs until cancelled. Raises KarpenterActive, or TryLater while no API server responds."""
         try:
             await self._check_karpenter_lease()
             await self._run_session()
@@ -206,18 +210,21 @@ class ClusterController:
             await asyncio.sleep(_CONNECTION_CHECK_EVERY)
 
     async def _watch_karpenter_lease(self) -> None:
+        """A failed read does not count as a holder: the next session would have to list all objects again."""
         while True:
             await asyncio.sleep(_LEASE_EVERY)
             try:
                 await self._check_karpenter_lease()
-            except TryLater as fault:
+            except KarpenterActive:
+                raise
+            except Fault as fault:
                 log.warning("lease not read", fault=str(fault))
 
     async def _check_karpenter_lease(self) -> None:
         name = self._settings.karpenter_lease
         holder = await self._kube.leases.find_holder("", name, now=utc_now()) if name else ""
         if holder:
-            raise Forbidden(
+            raise KarpenterActive(
                 f"{holder} renews the lease {name}: another NodeClaim controller is active in this cluster; "
                 "scale it to zero, and Tenure continues automatically"
             )

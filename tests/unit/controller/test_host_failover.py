@@ -19,7 +19,7 @@ from tenure.model.disruption.commands import (
     ReplacementResult,
 )
 from tenure.model.disruption.decision import CommandCandidate
-from tenure.model.errors import TryLater
+from tenure.model.errors import Fault, Forbidden, Throttled, TryLater
 from tenure.model.operator_requests import DisruptionPreviewRequest, DisruptionStatus
 from tenure.model.plan import PlanOutcome, PlanRequest
 from tenure.model.workflow_states import WatchHost
@@ -150,6 +150,25 @@ async def test_fault_is_reported_once_until_the_watch_is_hosted_again(
     await run_pending_tasks()
     await cancel_session(session)
     assert [one.fault for one in reported_hosts(host)] == ["no API server", ""]
+
+
+@pytest.mark.parametrize("fault", [Throttled("429"), Forbidden("401"), TryLater("503")])
+async def test_unreadable_lease_of_karpenter_does_not_end_the_session(
+    host: ClusterController, monkeypatch: pytest.MonkeyPatch, fault: Fault
+) -> None:
+    monkeypatch.setattr("tenure.controller.host._LEASE_EVERY", 0.0)
+    session, reads = asyncio.create_task(host.run()), 0
+    await run_pending_tasks()
+
+    async def fail() -> None:
+        nonlocal reads
+        reads += 1
+        raise fault
+
+    monkeypatch.setattr(host, "_check_karpenter_lease", fail)
+    await run_pending_tasks()
+    assert reads and not session.done()
+    await cancel_session(session)
 
 
 def reported_hosts(host: ClusterController) -> list[WatchHost]:
