@@ -21,6 +21,8 @@ log = structlog.get_logger(__name__)
 
 MAX_NOMINATIONS: Final = 10
 """Per pod and node, since kube-scheduler may have a reason not to bind the pod there."""
+DENIED_SECONDS: Final = 60.0
+"""Pause after a rejection, for example by a webhook. A missing permission is not tried with all pods at once."""
 _STEP: Final = "nomination"
 
 
@@ -78,7 +80,7 @@ class PodNominator:
             self._wake.clear()
             due, self._due = self._due, {}
             if not all(await call_for_each(due.items(), self._nominate)):
-                return
+                await asyncio.sleep(DENIED_SECONDS)
 
     async def _nominate(self, due: tuple[str, str]) -> bool:
         uid, node = due

@@ -9,12 +9,13 @@ import pytest
 
 from tenure.apis.labels import NOMINATED
 from tenure.controller.cache.nominations import Nominations
-from tenure.controller.planning.pod_nominator import MAX_NOMINATIONS, PodNominator
+from tenure.controller.planning.pod_nominator import DENIED_SECONDS, MAX_NOMINATIONS, PodNominator
 from tenure.model.errors import Forbidden
 from tenure.model.facts import PodFact
 from tests.support.controller import builders
 from tests.support.controller.builders import CacheHarness
 from tests.support.fakes.event_loop import run_pending_tasks
+from tests.support.virtual_time import in_virtual_time
 
 ANTI_AFFINITY = {
     "podAntiAffinity": {
@@ -111,12 +112,17 @@ async def test_pod_is_not_nominated(kind: str, changed: dict[str, str]) -> None:
     assert await harness.update("c1") == []
 
 
-async def test_nominator_stops_after_forbidden() -> None:
+@in_virtual_time
+async def test_nominator_pauses_after_forbidden() -> None:
     harness = NominatorHarness(forbidden=True)
     harness.add_node()
-    harness.pod_nominator.update(["c1"])
-    await asyncio.wait_for(harness.pod_nominator.run(), 60)
-    assert harness.port.nominated == [("apart", "n1")]
+    running = asyncio.create_task(harness.pod_nominator.run())
+    for _ in range(3):
+        harness.pod_nominator.update(["c1"])
+        await asyncio.sleep(DENIED_SECONDS / 2)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert harness.port.nominated == [("apart", "n1")] * 2
 
 
 def test_pod_nominated_by_tenure_remains_pending() -> None:
