@@ -189,15 +189,18 @@ class VoluntaryDisruption:
 
     async def run(self) -> None:
         """Runs until cancelled. Start it once every kind is synced: an unknown NodePool must not count as deleted."""
+        concerns = (
+            self.drift_detector,
+            self._consistency_checker,
+            self._trigger,
+            self._verdict_reporter,
+            self._last_pod_event_writer,
+            *((self._deletion_costs,) if self._deletion_costs else ()),
+        )
         try:
-            await asyncio.gather(
-                self.drift_detector.run(),
-                self._consistency_checker.run(),
-                self._trigger.run(),
-                self._verdict_reporter.run(),
-                self._last_pod_event_writer.run(),
-                *([self._deletion_costs.run()] if self._deletion_costs else ()),
-            )
+            async with asyncio.TaskGroup() as group:
+                for one in concerns:
+                    group.create_task(one.run(), name=f"watch-{type(one).__name__}")
         finally:
             self._metrics.close()
 

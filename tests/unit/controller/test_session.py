@@ -12,6 +12,7 @@ import pytest
 from tenure.apis.feature_gates import FeatureGate
 from tenure.controller import session as session_module
 from tenure.controller.cache.changes import CacheChanged
+from tenure.controller.drift import DriftDetector
 from tenure.controller.session import GATHER_SECONDS, MAX_PLAN_WAIT_SECONDS, ControllerSession
 from tenure.controller.settings import ControllerSettings
 from tenure.controller.watched_cluster import WatchedCluster
@@ -160,6 +161,21 @@ async def test_session_signals_workflows_and_plans(
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await session.close()
+
+
+async def test_error_of_one_task_leaves_no_task_behind(
+    kube_client: StubKubeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_: DriftDetector) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(DriftDetector, "run", fail)
+    session = build_session(kube_client, FakeTemporal(), FakeNodeClaims())
+    before = asyncio.all_tasks()
+    with pytest.raises(ExceptionGroup):
+        await session.run()
+    await session.close()
+    assert asyncio.all_tasks() == before
 
 
 @pytest.mark.parametrize("ending", ["plan", "time limit", "bound"])
