@@ -121,29 +121,28 @@ class ControllerSession:
 
     async def run(self) -> None:
         """Runs until cancelled. Tasks that need every kind start once all are synced."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self.cluster.run(), name="watch-cluster")
-                group.create_task(self._signal_queue.run(), name="watch-signals")
-                group.create_task(self._publish_changes(), name="watch-changes")
-                group.create_task(self._invalid_objects.run(), name="watch-invalid-objects")
-                group.create_task(self._run_once_synced(self._metrics.run), name="watch-metrics")
-                if self.provisioning.pod_nominator:
-                    group.create_task(self.provisioning.pod_nominator.run(), name="watch-nominations")
-                group.create_task(self.provisioning.capacity_events.run(), name="watch-capacity-events")
-                publish_verdicts = self.provisioning.pod_verdict_events.run
-                group.create_task(self._run_once_synced(publish_verdicts), name="watch-pod-verdicts")
-                group.create_task(self._run_once_synced(self._resync_periodically), name="watch-resync")
-                synced = group.create_task(self.cluster.wait_until_synced(), name="watch-synced")
-                group.create_task(self._sync_planner(synced), name="watch-planner")
-                group.create_task(self._run_once_synced(self._disruption.run), name="watch-disruption")
-        finally:
-            self._metrics.close()
-            self._invalid_objects.close()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.cluster.run(), name="watch-cluster")
+            group.create_task(self._signal_queue.run(), name="watch-signals")
+            group.create_task(self._publish_changes(), name="watch-changes")
+            group.create_task(self._invalid_objects.run(), name="watch-invalid-objects")
+            group.create_task(self._run_once_synced(self._metrics.run), name="watch-metrics")
+            if self.provisioning.pod_nominator:
+                group.create_task(self.provisioning.pod_nominator.run(), name="watch-nominations")
+            group.create_task(self.provisioning.capacity_events.run(), name="watch-capacity-events")
+            publish_verdicts = self.provisioning.pod_verdict_events.run
+            group.create_task(self._run_once_synced(publish_verdicts), name="watch-pod-verdicts")
+            group.create_task(self._run_once_synced(self._resync_periodically), name="watch-resync")
+            synced = group.create_task(self.cluster.wait_until_synced(), name="watch-synced")
+            group.create_task(self._sync_planner(synced), name="watch-planner")
+            group.create_task(self._run_once_synced(self._disruption.run), name="watch-disruption")
 
     async def close(self) -> None:
+        """After `run`. Plans and passes that still run record metrics until they are cancelled here."""
         await self._single_flight.close()
-        await self.provisioning.planner_client.close()
+        await self.provisioning.provisioner.close()
+        for one in (self._metrics, self._disruption, self._invalid_objects):
+            one.close()
 
     async def plan(self, request: PlanRequest) -> PlanOutcome:
         """A retry joins the running plan, so that nothing is created twice."""

@@ -197,12 +197,12 @@ class VoluntaryDisruption:
             self._last_pod_event_writer,
             *((self._deletion_costs,) if self._deletion_costs else ()),
         )
-        try:
-            async with asyncio.TaskGroup() as group:
-                for one in concerns:
-                    group.create_task(one.run(), name=f"watch-{type(one).__name__}")
-        finally:
-            self._metrics.close()
+        async with asyncio.TaskGroup() as group:
+            for one in concerns:
+                group.create_task(one.run(), name=f"watch-{type(one).__name__}")
+
+    def close(self) -> None:
+        self._metrics.close()
 
     def _on_catalogue(self, _: Catalogue) -> None:
         self.drift_detector.schedule_full_pass()

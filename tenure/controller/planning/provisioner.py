@@ -86,6 +86,7 @@ class Provisioner:
 
     async def close(self) -> None:
         await self.planner_client.close()
+        self._unschedulable_pods.record(0, controller="provisioner")
 
     async def preload_planner(self) -> None:
         """Send the objects that are known so far. Raises TryLater."""
@@ -117,7 +118,7 @@ class Provisioner:
                 )
             )
         except Fault:
-            await self.close()
+            await self.planner_client.close()
             raise
 
     async def plan(self, request: PlanRequest) -> PlanOutcome:
@@ -157,7 +158,7 @@ class Provisioner:
                 )
                 return await self._execute_plan(request, plan, process, backoff)
             except Fault:
-                await self.close()
+                await self.planner_client.close()
                 raise
 
     def _find_existing(self, plan_id: str) -> list[str]:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Set
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from itertools import chain
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -21,6 +22,7 @@ from tenure.kube.client import list_watch
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.list_watch import Delta
 from tenure.kube.client.resources import PODS
+from tenure.metrics import METRICS
 from tenure.model.disruption.commands import DisruptionDecisionRequest
 from tenure.model.errors import Fault, Forbidden, NotFound, TryLater
 from tenure.model.operator_requests import DisruptionPreviewRequest
@@ -28,6 +30,7 @@ from tenure.model.plan import PlanRequest
 from tenure.tracing.recorder import TRACES
 from tenure.tracing.spans import FinishedSpan, key_of_pending_pods
 from tests.support.controller.builders import NOW, Json, claim, node, node_class, pod, pool, stamp
+from tests.support.controller.meter import RecordingMeter
 from tests.support.fakes.cloud import FakeInstances
 from tests.support.fakes.kubernetes import FakeEvents, FakeNodeClaims
 from tests.support.product.eventually import wait_until
@@ -161,6 +164,24 @@ async def test_session_signals_workflows_and_plans(
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await session.close()
+
+
+async def test_former_host_reports_no_gauge(kube_client: StubKubeClient) -> None:
+    """Also if a plan or a pass ends while the session ends."""
+    temporal, meter = FakeTemporal(), RecordingMeter()
+    temporal.service_client = SimpleNamespace(config=SimpleNamespace(runtime=SimpleNamespace(metric_meter=meter)))
+    session = build_session(kube_client, temporal, FakeNodeClaims(), is_leading=False)
+    task = asyncio.create_task(session.run())
+    await session.cluster.wait_until_synced()
+    await asyncio.sleep(2 * GATHER_SECONDS)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await session.plan(PlanRequest(plan_id="p"))
+    await session.compute_disruption(DisruptionDecisionRequest())
+    await session.close()
+    gauges = {one.name for one in METRICS if one.kind == "gauge" and "instance_type" not in one.labels}
+    last = {(name, values): value for name, values, value in meter.records if name in gauges}
+    assert len(last) > len(gauges) / 3 and not {key: value for key, value in last.items() if value}
 
 
 async def test_error_of_one_task_leaves_no_task_behind(
