@@ -127,7 +127,8 @@ async def require_cluster(temporal: Client, installation: Installation) -> None:
 
 async def start_singletons(temporal: Client, installation: Installation, *, only: Collection[str] = ()) -> None:
     """Start the Watch, Provisioning, Cluster, Interruption and GarbageCollector workflows that do not run yet. Running
-    ones receive the settings. `only`: limits the start to these workflow IDs."""
+    ones receive the settings, on any worker: the one that has them in its cache was perhaps killed a moment ago, and
+    later tasks would wait for it, too. `only`: limits the start to these workflow IDs."""
     cluster, window, events = installation.cluster, installation.window, installation.queue
     named: dict[str, Any] = {"start_signal": "set_queue", "start_signal_args": [QueueSetting(queue=events)]}
     opened: dict[str, Any] = {"start_signal": "set_batch_window", "start_signal_args": [window]}
@@ -146,6 +147,7 @@ async def start_singletons(temporal: Client, installation: Installation, *, only
     for workflow_id, workflow_type in list_singletons(cluster).items():
         if not only or workflow_id in only:
             task, state, more = starts[workflow_type]
+            await reset_sticky_queue(temporal, workflow_id)
             await temporal.start_workflow(
                 workflow_type,
                 state,
