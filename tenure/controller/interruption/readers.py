@@ -88,14 +88,15 @@ class InterruptionReaders:
         return await self._signal("report_open_interruptions", OpenInterruptions(open_interruptions=open_messages))
 
     async def _read_repeatedly(self, source: Source, read: Callable[[], Awaitable[None]]) -> None:
-        """`read` runs until it raises a Fault, which is reported. The pause doubles after each further failure."""
+        """`read` runs until it raises an error, which is reported. The pause doubles after each further failure."""
         while True:
             recovery = asyncio.create_task(self._report_recovery(source), name=f"{source}-recovery")
             try:
                 await read()
-            except Fault as fault:
-                log.warning("source not read", source=source, fault=str(fault))
-                await self._report(source, fault.code_and_message[:_FAULT_LIMIT])
+            except Exception as error:
+                fault = error.code_and_message if isinstance(error, Fault) else f"{type(error).__name__}: {error}"
+                log.warning("source not read", source=source, fault=fault)
+                await self._report(source, fault[:_FAULT_LIMIT])
             finally:
                 recovery.cancel()
             await self._sleep(min(MAX_PAUSE_SECONDS, 2.0 ** min(self._failures[source], 6)))

@@ -132,6 +132,19 @@ async def test_unreadable_queue_is_reported_once_until_it_recovers(harness: Read
     assert harness.reports("messages") == ["QueueDoesNotExist: no queue demo", ""]
 
 
+async def test_source_that_cannot_be_parsed_does_not_end_the_watch(
+    harness: ReadersHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail() -> None:
+        raise KeyError("InstanceId")
+
+    monkeypatch.setattr(harness.statuses, "read", fail)
+    async with harness.reading():
+        await harness.wait_until(lambda: harness.reports("statuses") == ["KeyError: 'InstanceId'"])
+        harness.queue.send("i-a")
+        await harness.wait_until(lambda: harness.queue.is_empty)
+
+
 async def test_pause_doubles_up_to_a_minute(harness: ReadersHarness) -> None:
     harness.queue.faults = {"receive": [Forbidden("not allowed")] * 8}
     async with harness.reading():
