@@ -55,6 +55,8 @@ _RESYNC_FIRST: Final = (3.0, YOUNG.total_seconds())
 _RESYNC_EVERY: Final = 60.0
 """A workflow that a person terminates runs again within two minutes."""
 _SYNC_EVERY: Final = 0.5
+_RETRY_SYNC_SECONDS: Final = 10.0
+"""After an unexpected error."""
 
 
 class ControllerSession:
@@ -190,7 +192,8 @@ class ControllerSession:
                 log.warning("resync failed", error=str(error))
 
     async def _sync_planner(self, synced: asyncio.Task[None]) -> None:
-        """Start with the lists, so that the planner knows most objects when they are complete."""
+        """Start with the lists, so that the planner knows most objects when they are complete. An error delays only
+        plans."""
         provisioner = self.provisioning.provisioner
         while True:
             try:
@@ -198,6 +201,9 @@ class ControllerSession:
             except Fault as fault:
                 log.warning("planner sync failed", fault=str(fault))
                 await asyncio.sleep(1.0)
+            except Exception:
+                log.exception("planner sync failed")
+                await asyncio.sleep(_RETRY_SYNC_SECONDS)
             await asyncio.sleep(_SYNC_EVERY)
 
     async def _publish_changes(self) -> None:

@@ -14,6 +14,7 @@ from tenure.apis.feature_gates import FeatureGate
 from tenure.controller import session as session_module
 from tenure.controller.cache.changes import CacheChanged
 from tenure.controller.drift import DriftDetector
+from tenure.controller.planning.provisioner import Provisioner
 from tenure.controller.session import GATHER_SECONDS, MAX_PLAN_WAIT_SECONDS, ControllerSession
 from tenure.controller.settings import ControllerSettings
 from tenure.controller.watched_cluster import WatchedCluster
@@ -239,6 +240,30 @@ async def test_planner_receives_objects_before_all_kinds_are_listed(kube_client:
     try:
         await wait_until(assert_preloaded, seconds=20, poll_interval=0.05)
         assert not session.cluster.is_synced(PODS)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await session.close()
+
+
+async def test_error_of_the_planner_sync_does_not_end_the_session(
+    kube_client: StubKubeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For example, AWS describes an instance type in an unknown way."""
+    failures = 0
+
+    async def fail(_: Provisioner) -> None:
+        nonlocal failures
+        failures += 1
+        raise KeyError("VCpuInfo")
+
+    for name in ("preload_planner", "sync_planner"):
+        monkeypatch.setattr(Provisioner, name, fail)
+    session = build_session(kube_client, FakeTemporal(), FakeNodeClaims())
+    task = asyncio.create_task(session.run())
+    try:
+        await asyncio.wait({task}, timeout=2 * GATHER_SECONDS)
+        assert failures and not task.done()
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
