@@ -151,7 +151,9 @@ class WorkflowNotifier:
     def restart_workflow(self, claim: NodeClaimFact, known: SyncedKinds, now: datetime) -> None:
         """Start the workflow of an existing NodeClaim that is not running, regardless of earlier signals."""
         self._signal_queue.discard(self.workflow_id(claim))
-        self._notify_nodeclaim(claim.name, known, now, allow_restart=True)
+        self._for_each(
+            NODE_CLAIMS, [claim.name], lambda name: self._notify_nodeclaim(name, known, now, allow_restart=True)
+        )
 
     def restart_coordinators(
         self, nodepools: set[str], nodeclasses: set[str], known: SyncedKinds, now: datetime

@@ -12,6 +12,8 @@ from tenure.controller.resync import (
     restart_missing_coordinators,
     restore_abandoned_nodes,
 )
+from tenure.model.facts import NodeClaimFact
+from tenure.model.nodeclaim.state import NodeClaimIdentity
 from tenure.model.observations import ObservedNodeClass, ObservedNodePool
 from tests.support.controller.builders import Json, at, claim, node, node_class, pool
 from tests.support.controller.meter import RecordingMeter
@@ -62,6 +64,23 @@ def test_nodeclaim_without_workflow_is_signaled_despite_an_equal_digest() -> Non
     harness.notify()
     assert repair(harness, {}) == (1, 0)
     assert len(harness.signal_queue.arguments_to(workflow_key("c1"))) == 2
+
+
+def test_invalid_nodeclaim_does_not_prevent_the_repair_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = NotifierHarness()
+    harness.apply_objects("nodeclaims", claim("bad"), claim("good"))
+    identity_of = harness.notifier.identity_of
+
+    def fail_for_bad(found: NodeClaimFact) -> NodeClaimIdentity:
+        if found.name == "bad":
+            raise ValueError
+        return identity_of(found)
+
+    monkeypatch.setattr(harness.notifier, "identity_of", fail_for_bad)
+    assert repair(harness, {workflow_key("lost"): at(-100)}) == (2, 1)
+    signaled = {one.workflow_id for one in harness.signal_queue.signals}
+    assert signaled == {workflow_key("good"), workflow_key("lost")}
+    assert [one.name for one in harness.cache.invalid_objects.items()] == ["bad"]
 
 
 def test_digests_of_missing_workflows_are_forgotten() -> None:
