@@ -113,8 +113,8 @@ class ListWatch:
 
     async def _list(self) -> None:
         """While no object is known, deliver them in batches while the next page is read, so that two pages are in
-        memory. Otherwise deliver the list at once, since a deletion must precede the new object of the same name."""
-        is_first, objects = not self._known, dict[str, Json]()
+        memory. Otherwise deliver all changes at once, since a deletion must precede the new object of the same name."""
+        is_first, uids, changed = not self._known, set[str](), dict[str, Json]()
         page = asyncio.create_task(self._read_page())
         try:
             while True:
@@ -126,16 +126,16 @@ class ListWatch:
                 if is_first:
                     await self._deliver_in_batches(items)
                 else:
-                    objects |= _by_uid(items)
+                    objects = _by_uid(items)
+                    uids |= objects.keys()
+                    changed |= self._select_changed(objects)
                 if not metadata.get("continue"):
                     break
         finally:
             page.cancel()
             await asyncio.gather(page, return_exceptions=True)
         if not is_first:
-            self._deliver(
-                objects, [Delta(old, is_deleted=True) for uid, old in self._known.items() if uid not in objects]
-            )
+            self._deliver(changed, [Delta(old, is_deleted=True) for uid, old in self._known.items() if uid not in uids])
         self._version = metadata["resourceVersion"]
         self.relists += 1
         self.synced.set()
@@ -150,15 +150,16 @@ class ListWatch:
             self._deliver(_by_uid(items[start : start + _BATCH]))
             await asyncio.sleep(0)
 
+    def _select_changed(self, objects: Mapping[str, Json]) -> Mapping[str, Json]:
+        known = self._known
+        return {uid: new for uid, new in objects.items() if _version_of(new) != _version_of(known.get(uid, {}))}
+
     def _deliver(self, objects: Mapping[str, Json], deletions: Sequence[Delta] = ()) -> None:
-        changed = [
-            Delta(new) for uid, new in objects.items() if _version_of(new) != _version_of(self._known.get(uid, {}))
-        ]
         for one in deletions:
             del self._known[one.object["metadata"]["uid"]]
         self._known |= {uid: identity_stub(item) for uid, item in objects.items()}
-        if deletions or changed:
-            self.on_deltas([*deletions, *changed])
+        if deletions or objects:
+            self.on_deltas([*deletions, *map(Delta, objects.values())])
 
     async def _watch(self) -> None:
         params = {

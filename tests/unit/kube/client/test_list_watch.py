@@ -5,14 +5,20 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any, cast
+from unittest.mock import AsyncMock
+from weakref import finalize
 
 import pytest
 
 from tenure.kube.client import list_watch
+from tenure.kube.client.client import KubeClient
 from tenure.kube.client.list_watch import Delta, ListWatch, _pause
 from tenure.kube.client.resources import NODES
 from tenure.model.errors import Forbidden, Throttled, TryLater
 from tests.unit.kube.fake_api import FakeApi, error_response, event, item, list_response, serve_api, watch_response
+
+PAGES = 20
 
 
 @dataclass
@@ -146,6 +152,47 @@ async def test_first_list_is_delivered_before_it_is_complete() -> None:
         await wait_until(lambda: len(recorder.deltas) == 3)
         assert not watch.synced.is_set()
     assert recorder.descriptions == ["+a@1", "+b@2", "+c@3"]
+
+
+class TrackedItem(dict[str, Any]):
+    """An object of which a weak reference can exist."""
+
+
+class PagedClient:
+    """Lists the same objects in PAGES pages. The first watch fails because its version has expired."""
+
+    def __init__(self) -> None:
+        self.alive, self.most, self.lists = 0, 0, 0
+
+    async def request(self, method: str, path: str, *, params: dict[str, str], timeout: float) -> dict[str, Any]:
+        page = int(params.get("continue", 1))
+        self.lists += page == PAGES
+        items = [TrackedItem(item(f"{page}-{number}", 1)) for number in range(10)]
+        for one in items:
+            finalize(one, self._forget)
+        self.alive += len(items)
+        self.most = max(self.most, self.alive)
+        return {"metadata": {"resourceVersion": "1", "continue": str(page + 1) if page < PAGES else ""}, "items": items}
+
+    def _forget(self) -> None:
+        self.alive -= 1
+
+    @asynccontextmanager
+    async def stream_lines(self, path: str, **_: Any) -> AsyncIterator[AsyncIterator[bytes]]:
+        if self.lists == 1:
+            raise TryLater("too old", code="Expired")
+        await asyncio.Event().wait()
+        yield AsyncMock()
+
+
+async def test_relist_keeps_only_changed_objects_in_memory() -> None:
+    client = PagedClient()
+    watch = ListWatch(cast(KubeClient, client), NODES, on_deltas=lambda _: None, now=time.monotonic)
+    task = asyncio.create_task(watch.run())
+    await wait_until(lambda: watch.relists == 2)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert client.most <= 3 * 10
 
 
 async def test_silent_connection_is_replaced() -> None:
