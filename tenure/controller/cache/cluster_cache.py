@@ -147,6 +147,8 @@ class ClusterCache(ClusterStore):
             self.publish(PodDeleted(last))
         for node in self.occupancy.update_pod(old, new, self._now()):
             self._requeue_node(node)
+        if new is None and last is not None and last.node_name not in self.nodes:
+            self.occupancy.forget_nodes([last.node_name])
         for one in (old, new):
             self._record_pod_event(one.node_name if one else "")
         self.planner_changes.record("pod", uid, new, affects_disruption=changes_disruption(old, new))
