@@ -6,6 +6,7 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from tenure.apis.labels import INSTANCE_TYPE
@@ -233,11 +234,12 @@ class DeviceIndex(Devices):
         if new == old:
             return
         set_or_remove(self._claims, key, new)
-        for device in old.devices if old else ():
-            self._allocated[device] -= 1
-        for device in new.devices if new else ():
-            self._allocated[device] += 1
-        for device in {*(old.devices if old else ()), *(new.devices if new else ())}:
+        before, after = old.devices if old else (), new.devices if new else ()
+        self._allocated.subtract(before)
+        self._allocated.update(after)
+        for device in {*before, *after}:
+            if not self._allocated[device]:
+                del self._allocated[device]
             self._changed_nodes |= self._nodes_by_pool.get(device[:2], set())
         users = self._users.get(key, set())
         self._changed_pods |= users
@@ -268,6 +270,9 @@ class DeviceIndex(Devices):
             self._grouped, self._stale_groups = frozenset(self._demands), False
             types = {one for types in self._types.values() for one in types.values()}
             self._groups = build_groups(self._grouped, self._devices.values(), types)
+            used = {one.expressions for one in self._grouped}
+            for device in chain(*self._devices.values(), self._template_devices.values()):
+                device.retain_results(used)
             self._update_types(types)
             self._changed_pods |= self._pods.keys()
             self._changed_nodes |= self._devices.keys()

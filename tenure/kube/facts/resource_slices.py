@@ -49,6 +49,11 @@ class Device:
             known = self._results[expressions] = self._evaluate(expressions)
         return known
 
+    def retain_results(self, used: Set[Expressions]) -> None:
+        """Forget the results of all other expressions."""
+        for one in self._results.keys() - used:
+            del self._results[one]
+
     def _evaluate(self, expressions: Expressions) -> bool:
         try:
             return all(compile_selector(one).matches(self.variables) for one in expressions)

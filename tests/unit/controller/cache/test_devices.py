@@ -1,7 +1,7 @@
 """Devices of Dynamic Resource Allocation: pods with ResourceClaims are planned onto nodes with free devices."""
 
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.devices import DeviceIndex
+from tests.support.containers import count_entries
 from tests.support.controller.builders import CacheHarness, Json, node, pod
 from tests.support.properties import max_examples
 
@@ -128,6 +129,24 @@ def test_selectors_of_class_and_request_select_devices(harness: DeviceHarness) -
     assert not harness.fits("p", "small") and harness.fits("p", "large")
     harness.apply_objects("deviceclasses", device_class("gpu", "device.driver == 'other'"))
     assert not harness.fits("p", "large")
+
+
+def test_former_requests_and_allocations_leave_no_entries(harness: DeviceHarness) -> None:
+    harness.add_node("gpus", "16Gi")
+    before = count_entries(harness.cache)
+    for number in range(3):
+        harness.add_template("t", request(1, LARGE.replace("20Gi", f"{number}Gi")))
+        harness.add_pod("p", "t")
+        assert harness.cache.pods["uid-p"].devices
+        harness.allocate("p", "gpus", 0)
+        harness.delete_objects("pods", pod("p"))
+        harness.delete_objects("resourceclaims", {"metadata": meta("p")})
+        harness.delete_objects("resourceclaimtemplates", {"metadata": meta("t")})
+    harness.cache.drain_changes()
+    harness.cache.drain_planner_changes()
+    after = count_entries(harness.cache)
+    assert {key: number for key, number in (after - before).items() if "_devices" in key} == {}
+    assert not len(cast(Any, harness.cache)._devices._allocated)
 
 
 def test_overlapping_requests_do_not_use_one_device_twice(harness: DeviceHarness) -> None:
