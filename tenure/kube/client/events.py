@@ -10,11 +10,12 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 import structlog
+from cachetools import TLRUCache
 
 from tenure.clock import utc_now
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.errors import Json
-from tenure.kube.client.event_reasons import EVENT_REASONS, UNLISTED
+from tenure.kube.client.event_reasons import EVENT_REASONS, UNLISTED, EventReason
 from tenure.kube.client.resources import EVENTS, RESOURCES
 from tenure.model.base import REQUEST_PRIORITY
 from tenure.model.errors import Conflict, Fault, Throttled, TryLater
@@ -30,6 +31,8 @@ _LIMITED_RATE: Final = 5.0
 _LIMITED_BURST: Final = 10.0
 _MAX_QUEUED: Final = 5000
 """An interruption burst of 500 nodes publishes about five events per node."""
+_CACHE_SIZE: Final = 10 * _MAX_QUEUED
+"""Published events that are not repeated; the oldest are forgotten first."""
 _SENDERS: Final = 4
 _RETRY_PAUSES: Final = (1.0, 4.0, 15.0, 40.0)
 """Seconds before each retry."""
@@ -49,7 +52,9 @@ class KubeEvents:
         self._client, self._clock, self._sleep = client, clock, sleep
         self._queue: asyncio.Queue[Json] = asyncio.Queue(_MAX_QUEUED)
         self._senders: list[asyncio.Task[None]] = []
-        self._last_published: dict[tuple[str, str], tuple[float, str]] = {}
+        self._last_published: TLRUCache[tuple[str, str], tuple[float, str]] = TLRUCache(
+            _CACHE_SIZE, lambda key, _, now: now + _reason_of(key[1]).repeat_after_seconds, timer=clock
+        )
         self._buckets = {one: (_LIMITED_BURST, clock()) for one in _LIMITED}
         """Tokens, and when they were last added."""
 
@@ -69,7 +74,7 @@ class KubeEvents:
         self._start_senders()
         try:
             if warning is None:
-                warning = EVENT_REASONS.get(reason, UNLISTED).warning
+                warning = _reason_of(reason).warning
             self._queue.put_nowait(_build_event(kind, name, uid, reason, message[:_MESSAGE_LIMIT], warning, namespace))
         except asyncio.QueueFull:
             log.debug("event dropped", reason=reason, object=name)
@@ -93,21 +98,11 @@ class KubeEvents:
         now = self._clock()
         last = self._last_published.get((about, reason))
         if last is not None:
-            same = last[1] == message
-            known = EVENT_REASONS.get(reason, UNLISTED)
-            quiet = known.repeat_after_seconds if same else _CHANGED_MESSAGE_SECONDS
+            quiet = _reason_of(reason).repeat_after_seconds if last[1] == message else _CHANGED_MESSAGE_SECONDS
             if now - last[0] < quiet:
                 return True
         self._last_published[about, reason] = (now, message)
-        if len(self._last_published) > 4 * _MAX_QUEUED:
-            self._drop_expired(now)
         return False
-
-    def _drop_expired(self, now: float) -> None:
-        longest = max(one.repeat_after_seconds for one in EVENT_REASONS.values())
-        self._last_published = {
-            key: published for key, published in self._last_published.items() if now - published[0] < longest
-        }
 
     def _is_rate_limited(self, kind: str, reason: str) -> bool:
         bucket = self._buckets.get((kind, reason))
@@ -146,6 +141,10 @@ class KubeEvents:
                 if pause is None:
                     raise
                 await self._sleep(pause)
+
+
+def _reason_of(reason: str) -> EventReason:
+    return EVENT_REASONS.get(reason, UNLISTED)
 
 
 def _build_event(kind: str, name: str, uid: str, reason: str, message: str, warning: bool, namespace: str) -> Json:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -103,6 +104,13 @@ async def test_events_about_pods_of_plans_are_limited_to_ten_at_once_and_five_pe
         for number in numbers:
             await publish_and_flush(events, reason, uid=f"pod-{number}", kind="Pod")
         assert len(sent.events) == total
+
+
+async def test_events_about_tens_of_thousands_of_pods_take_little_time(events: KubeEvents) -> None:
+    began = time.process_time()
+    for number in range(30_000):
+        await events.publish(kind="Pod", name="p", uid=str(number), reason="Nominated", message="m", namespace="web")
+    assert time.process_time() - began < 5
 
 
 async def test_limit_of_one_reason_leaves_the_others(events: KubeEvents, sent: RecordingClient) -> None:
