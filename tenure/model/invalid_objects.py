@@ -1,7 +1,7 @@
 """Guards that record the error of one object, so that all other objects are still handled."""
 
 from collections import Counter
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Set
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Final, NamedTuple
@@ -81,6 +81,8 @@ class InvalidObjects:
     def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
         self._on_change = on_change
         self._found: dict[ObjectKey, InvalidObject] = {}
+        self._keys: dict[tuple[str, str], set[ObjectKey]] = {}
+        """By kind and UID, and by kind and name."""
         self._changed = True
 
     def guard(self, key: ObjectKey) -> AbstractContextManager[None]:
@@ -92,7 +94,7 @@ class InvalidObjects:
         if error is not None:
             self.record(key, error)
         elif before is not None and self._found.get(key) is before:
-            del self._found[key]
+            self._remove(key)
         if self._found.get(key) != before:
             self._set_changed()
 
@@ -108,27 +110,40 @@ class InvalidObjects:
 
     def forget_object(self, kind: str, *identities: str) -> None:
         """Drop the entries of all steps for the deleted object with this UID or name."""
-        known = {*identities} - {""}
-        deleted_keys = [key for key in self._found if key.kind == kind and known & {key.uid, key.name}]
-        for key in deleted_keys:
-            del self._found[key]
-        if deleted_keys:
-            self._set_changed()
+        self._remove_all({key for one in identities if one for key in self._keys.get((kind, one), ())})
 
     def retain(self, step: str, uids: Container[str]) -> None:
         """Drop the entries of the step for all other objects, which no body handles any more."""
-        ended = [key for key in self._found if key.step == step and key.uid not in uids]
-        for key in ended:
-            del self._found[key]
-        if ended:
-            self._set_changed()
+        self._remove_all({key for key in self._found if key.step == step and key.uid not in uids})
 
     def replace_steps(self, prefix: str, found: Mapping[ObjectKey, InvalidObject]) -> None:
         """Replace all entries of the steps with this prefix by the entries of another process."""
-        others = {key: one for key, one in self._found.items() if not key.step.startswith(prefix)}
-        before, self._found = self._found, others | dict(found)
-        if self._found != before:
+        before = {key: one for key, one in self._found.items() if key.step.startswith(prefix)}
+        for key in before.keys() - found.keys():
+            self._remove(key)
+        for key, one in found.items():
+            self._add(key, one)
+        if before != found:
             self._set_changed()
+
+    def _add(self, key: ObjectKey, one: InvalidObject) -> None:
+        self._found[key] = one
+        for identity in (key.uid, key.name):
+            self._keys.setdefault((key.kind, identity), set()).add(key)
+
+    def _remove_all(self, keys: Set[ObjectKey]) -> None:
+        for key in keys:
+            self._remove(key)
+        if keys:
+            self._set_changed()
+
+    def _remove(self, key: ObjectKey) -> None:
+        del self._found[key]
+        for identity in {key.uid, key.name}:
+            keys = self._keys[key.kind, identity]
+            keys.remove(key)
+            if not keys:
+                del self._keys[key.kind, identity]
 
     def _set_changed(self) -> None:
         self._changed = True
@@ -142,7 +157,7 @@ class InvalidObjects:
     def record(self, key: ObjectKey, error: Exception) -> str:
         """For the body of a guard that continues after an error. Returns the message."""
         reason, message = describe_error(error)
-        self._found[key] = InvalidObject(kind=key.kind, name=key.name, reason=reason, message=message)
+        self._add(key, InvalidObject(kind=key.kind, name=key.name, reason=reason, message=message))
         return message
 
     def items(self) -> Mapping[ObjectKey, InvalidObject]:
