@@ -44,6 +44,12 @@ class Clock:
         self._last_number = max(self._last_number + 1, corrected)
         return self._last_number
 
+    def skip_numbers(self, until: datetime) -> None:
+        """Later numbers are larger than those of a process whose clock has shown `until`. Corrected clocks of two
+        processes differ by less than twice MAX_OFFSET."""
+        limited = min(until, self.now() + 2 * MAX_OFFSET)
+        self._last_number = max(self._last_number, int(limited.timestamp() * 1e9))
+
     def subscribe(self, handler: Callable[[timedelta], None]) -> None:
         """`handler` is called with every new offset."""
         self._subscribers.append(handler)

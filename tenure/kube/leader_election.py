@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from tenure.clock import utc_now
+from tenure.clock import CLOCK, utc_now
 from tenure.kube.adapters.cluster import ObservedLease
 from tenure.model.errors import Conflict, Fault, NotFound
 
@@ -150,6 +150,9 @@ class LeaderElector:
             if lease and lease.holder not in ("", self._identity) and not await self._may_replace(lease):
                 return False
             self._written = await self._leases.write(self._next_lease(lease, utc_now()))
+            if lease and self._written.transitions > lease.transitions:
+                # The clock of the previous leader may be ahead, and workflows ignore observations with lower numbers.
+                CLOCK.skip_numbers(lease.renewed + timedelta(seconds=RENEW_DEADLINE_SECONDS))
             self._renewed_at, self._has_led = started_at, True
             return True
 

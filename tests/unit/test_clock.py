@@ -90,6 +90,14 @@ def test_numbers_increase_despite_clock_changes() -> None:
     assert before < after[0] < after[1] < after[2]
 
 
+@pytest.mark.parametrize(("ahead", "skipped"), [(20, 20), (-20, 0), (1e9, 60)])
+def test_numbers_follow_those_of_another_process(ahead: float, skipped: float) -> None:
+    clock = ShiftedClock()
+    before = clock.next_number()
+    clock.skip_numbers(datetime.now(UTC) + timedelta(seconds=ahead))
+    assert clock.next_number() - before == pytest.approx(skipped * 1e9, abs=1e9)
+
+
 async def test_clock_is_compared_with_each_api_server_response(monkeypatch: pytest.MonkeyPatch) -> None:
     async def respond(_: web.Request) -> web.Response:
         date = format_datetime(datetime.now(UTC), usegmt=True)

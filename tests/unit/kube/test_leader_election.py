@@ -10,7 +10,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from tenure.clock import utc_now
+from tenure.clock import CLOCK, utc_now
 from tenure.kube.adapters.cluster import ObservedLease
 from tenure.kube.leader_election import LeaderElector, LeaseStore
 from tenure.model.errors import BadInput, Conflict, Fault, TryLater
@@ -172,6 +172,27 @@ async def test_killed_leader_is_replaced_after_the_duration_of_its_lease(leases:
         began = asyncio.get_running_loop().time()
         await wait_until_leading(second)
         assert asyncio.get_running_loop().time() - began >= 0.3
+
+
+async def test_new_leader_continues_the_numbers_of_a_leader_whose_clock_is_ahead(
+    leases: FakeLeases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workflows ignore observations with a lower number, and the new leader does not repeat its observations."""
+    monkeypatch.setattr(CLOCK, "_last_number", 0)
+    ahead = utc_now() + timedelta(seconds=20)
+    leases.lease = ObservedLease(
+        namespace="tenure",
+        name="x",
+        holder="1@a",
+        renewed=ahead,
+        acquired=ahead,
+        duration=timedelta(seconds=0.1),
+        version="1",
+    )
+    second = Replica(leases, "1@b")
+    async with electing(second):
+        await wait_until_leading(second)
+        assert CLOCK.next_number() > ahead.timestamp() * 1e9
 
 
 async def test_process_that_could_not_release_its_lease_continues_at_once(leases: FakeLeases) -> None:
