@@ -376,6 +376,7 @@ class ClusterCache(ClusterStore):
         old, new = self.pod_budgets.get(budget.key), None if delta.is_deleted else budget
         if new != old:
             set_or_remove(self.pod_budgets, budget.key, new)
+            self._budget_index = None
             self._changes.nodeclaims |= self._blocked_drains
             is_for_plans = budget_state(old) != budget_state(new)
             self.planner_changes.record("pod_budget", budget.key, new, affects_disruption=is_for_plans)

@@ -14,6 +14,7 @@ from tenure.model.facts import DaemonSetFact, NamespaceFact, NodeClaimFact, Node
 from tenure.model.nodeclaim.node_identity import NodeIdentity, identify_node, is_named
 from tenure.model.nodeoverlays import OverlayFact
 from tenure.model.plan import MAX_RELEASED_PODS, ReleasedPod
+from tenure.scheduling.pod_disruption_budgets import PodDisruptionBudgets
 from tenure.scheduling.pods import StartingPods
 from tenure.scheduling.snapshot import Change, Fact, FactKind, Storage
 
@@ -32,6 +33,8 @@ class ClusterStore:
         self.buffers: dict[str, BufferFact] = {}
         self.pod_budgets: dict[str, PodDisruptionBudgetFact] = {}
         """By `namespace/name`."""
+        self._budget_index: PodDisruptionBudgets | None = None
+        """None after a change."""
         self._plain: Mapping[FactKind, dict[str, Any]] = {
             "daemonset": self.daemonsets,
             "namespace": self.namespaces,
@@ -97,6 +100,12 @@ class ClusterStore:
 
     def nodeclaims_of_nodepool(self, pool: str) -> tuple[NodeClaimFact, ...]:
         return tuple(self.nodeclaims[name] for name in sorted(self._nodeclaims_by_nodepool.get(pool, ())))
+
+    def selecting_budgets(self, pod: PodFact) -> tuple[PodDisruptionBudgetFact, ...]:
+        """The PodDisruptionBudgets of the pod, sorted by name."""
+        if self._budget_index is None:
+            self._budget_index = PodDisruptionBudgets(self.pod_budgets.values())
+        return self._budget_index.selecting_budgets(pod)
 
     def attachments_of(self, node: str) -> Sequence[tuple[str, bool, str, bool]]:
         """VolumeAttachments: the name, whether it is being deleted, its driver's last error, and whether its volume

@@ -13,7 +13,6 @@ from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.signals.digests import short_hash
 from tenure.kube.facts.pod_drain import is_protected, must_wait_for
 from tenure.model.facts import NodeClaimFact, NodeFact, PodDisruptionBudgetFact, PodFact
-from tenure.policy.drain.blockers import budgets_of
 
 FIRST_PAUSE: Final = timedelta(seconds=1)
 MAX_PAUSE: Final = timedelta(minutes=20)
@@ -73,9 +72,7 @@ class DrainChanges:
             ),
             key=lambda pod: pod.uid,
         )
-        namespaces = {pod.namespace for pod in pods}
-        near = [one for one in self._cache.pod_budgets.values() if one.namespace in namespaces]
-        budgets = {pod.uid: budgets_of(pod, near) for pod in pods}
+        budgets = {pod.uid: self._cache.selecting_budgets(pod) for pod in pods}
         state = (
             claim.annotations.get(NODECLAIM_TERMINATION_TIMESTAMP),
             [(node.name, node.ready, node.deleting, self._cache.attachments_of(node.name)) for node in here],

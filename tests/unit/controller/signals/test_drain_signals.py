@@ -1,5 +1,6 @@
 """Signals about a blocked drain: each relevant change once, and few of a drain whose budgets flap."""
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -8,7 +9,8 @@ from typing import Any
 import pytest
 
 from tenure.apis.labels import DO_NOT_DISRUPT, NODECLAIM_TERMINATION_TIMESTAMP
-from tests.support.controller.builders import at, claim, node, pod
+from tenure.controller.signals.drain_changes import DrainChanges
+from tests.support.controller.builders import CacheHarness, at, claim, node, pod
 from tests.support.kube.builders import persistent_volume_json, volume_attachment_json
 from tests.unit.controller.signals.notifier_harness import ALL_SYNCED, CLAIM, NotifierHarness, build_notifier
 
@@ -177,3 +179,21 @@ def test_evictable_or_deleted_pod_is_signaled_soon_after_flapping(harness: Notif
     RELEVANT[change](harness)
     harness.notify(DAY // 4 + timedelta(seconds=30).total_seconds())
     assert signal_count(harness) == before + 1
+
+
+def test_digest_of_a_drain_takes_little_time_with_many_budgets() -> None:
+    harness = CacheHarness()
+    budgets = [budget() for _ in range(1000)]
+    for number, one in enumerate(budgets):
+        one["metadata"]["name"], one["spec"]["selector"] = str(number), {"matchLabels": {"app": str(number)}}
+    harness.apply_objects("poddisruptionbudgets", *budgets)
+    harness.apply_objects("nodeclaims", draining_claim())
+    harness.apply_objects("nodes", node("n1", of="c1"))
+    labels = [{"labels": {"app": str(number)}} for number in range(1000)]
+    harness.apply_objects("pods", *(pod(str(number), on="n1", metadata=one) for number, one in enumerate(labels)))
+    drains, nodeclaim = DrainChanges(harness.cache), harness.cache.nodeclaims["c1"]
+    began = time.process_time()
+    for number in range(3):
+        harness.apply_objects("poddisruptionbudgets", budgets[number])
+        assert drains.digest_of(nodeclaim, harness.cache.nodes_of(nodeclaim), harness.now)[0]
+    assert time.process_time() - began < 1
