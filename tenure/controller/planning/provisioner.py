@@ -237,7 +237,6 @@ class Provisioner:
                 offering_shard=shard,
                 pod_groups=self.backoff_tracker.annotation_of(planned[name], backoff.groups),
             )
-            self.planner_client.check_leadership()
             try:
                 made = await self._create_nodeclaim(nodeclaim)
             except Fault as fault:

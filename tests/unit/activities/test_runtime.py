@@ -26,12 +26,8 @@ TABLE: dict[type[Fault], tuple[bool, timedelta | None]] = {
 }
 
 
-def all_subclasses(kind: type[Fault]) -> set[type[Fault]]:
-    return {kind}.union(*(all_subclasses(one) for one in kind.__subclasses__()))
-
-
 def test_table_has_every_fault_class() -> None:
-    assert set(TABLE) == all_subclasses(Fault) - {Fault}
+    assert set(TABLE) == {one for one in Fault.__subclasses__() if one.__module__ == Fault.__module__}
 
 
 @pytest.mark.parametrize("kind", TABLE)

@@ -107,8 +107,6 @@ class ProvisionerHarness(CacheHarness):
         self.interrupted_capacity = InterruptedCapacity(
             self.cache, lambda pool: None, lambda observed: None, lambda: self.now
         )
-        self.loses_lease_after = 100
-        """The number of created NodeClaims."""
         self.planner_client = PlannerClient(
             cache=self.cache,
             offerings=self.types,

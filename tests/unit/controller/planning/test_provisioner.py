@@ -3,12 +3,10 @@
 import os
 import signal
 from datetime import timedelta
-from functools import partial
 
 import pytest
 from structlog.testing import capture_logs
 
-from activities.runtime import call_for_each
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
 from tenure.controller.cache.expected_pods import OTHER_SCHEDULER_LIMIT
