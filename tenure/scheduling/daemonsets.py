@@ -50,15 +50,14 @@ def rows_running_daemon(
 
 def daemon_host_ports(
     table: InstanceTypeTable, daemons: Iterable[DaemonSetFact], requirements: Requirements, taints: Sequence[Taint]
-) -> tuple[tuple[HostPort, Mask], ...]:
-    """Host ports that DaemonSets use on nodes of a template with these requirements, and the types concerned."""
+) -> tuple[tuple[tuple[HostPort, ...], Mask], ...]:
+    """By DaemonSet, its host ports on nodes of a template with these requirements, and the types concerned."""
     return tuple(
-        (port, rows)
+        (daemon.pod.host_ports, rows)
         for daemon in daemons
         if daemon.pod.host_ports and _tolerates_taints(daemon.pod, taints)
         for rows in (_rows_with_daemon(table, daemon.pod, requirements),)
         if rows.any()
-        for port in daemon.pod.host_ports
     )
 
 

@@ -338,11 +338,7 @@ def _build_present_node(
     pending_daemons = pending_daemon_pods(daemons, present, requirements, taints, allocatable)
     headroom = subtract(allocatable, _sum_requests((*pods, *pending_daemons))) | dict(node.devices)
     ports, used_ports = _host_ports(pending_daemons), _host_ports(pods)
-    uids = frozenset(
-        one.uid
-        for one in pending_daemons
-        if not any(ports_conflict(port, used) for port in one.host_ports for used in used_ports)
-    )
+    uids = frozenset(one.uid for one in pending_daemons if not ports_conflict(one.host_ports, used_ports))
     return ExistingNode(
         node.name, requirements, taints, headroom, initialized, pending_ports=ports, pending_daemons=uids
     )

@@ -4,7 +4,7 @@ A node in reserved capacity is planned into one reservation and names it in its 
 planned into a reservation than it has instances left.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -119,14 +119,14 @@ class NodePoolTemplate:
 
     def daemon_ports_of(self, rows: Indices) -> tuple[HostPort, ...]:
         """Host ports that DaemonSets use on any of these types."""
-        return tuple(port for port, taken in self._daemon_ports if taken[rows].any())
+        return tuple(port for used, types in self._daemon_ports if types[rows].any() for port in used)
 
-    def types_with_free_ports(self, ports: Iterable[HostPort]) -> Mask:
+    def types_with_free_ports(self, ports: Collection[HostPort]) -> Mask:
         """The types on which no DaemonSet uses any of these host ports."""
         free: Mask = np.ones(len(self.table), dtype=bool)
-        for port, taken in self._daemon_ports:
-            if any(ports_conflict(port, one) for one in ports):
-                free &= ~taken
+        for used, types in self._daemon_ports if ports else ():
+            if ports_conflict(ports, used):
+                free &= ~types
         return free
 
 

@@ -51,7 +51,12 @@ def format_taint(taint: Taint) -> str:
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
-def ports_conflict(one: HostPort, other: HostPort) -> bool:
-    """Whether port and protocol are the same; an empty address means every address."""
-    same = one.port == other.port and one.protocol == other.protocol
-    return same and (one.address == other.address or "" in (one.address, other.address))
+def ports_conflict(some: Iterable[HostPort], others: Iterable[HostPort]) -> bool:
+    """Whether any two of them conflict: port and protocol are the same, and an empty address means every address.
+
+    Takes linear time, since a pod may have thousands of ports."""
+    addresses: dict[tuple[int, str], set[str]] = {}
+    for one in some:
+        addresses.setdefault((one.port, one.protocol), set()).add(one.address)
+    found = ((one.address, addresses.get((one.port, one.protocol), set[str]())) for one in others)
+    return any(used and (not address or address in used or "" in used) for address, used in found)

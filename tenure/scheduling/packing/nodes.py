@@ -21,7 +21,6 @@ from tenure.scheduling.packing.pod_requirements import NO_VOLUME_TERMS, VolumeTe
 from tenure.scheduling.packing.topology import UNLIMITED
 from tenure.scheduling.pods import Variant
 from tenure.scheduling.snapshot import ClusterFacts
-from tenure.scheduling.taints import ports_conflict
 from tenure.scheduling.volumes import Attachment, VolumeRequirements, volume_attachments
 
 
@@ -200,7 +199,8 @@ class NodeArrays:
         self._used_slots: dict[int, None] = {}
         """The slots that new nodes have or had, in their order. Others exist only as transitions."""
         self._slot_transitions: dict[Variant, dict[int, int]] = {}
-        self._ports: dict[HostPort, set[int]] = {}
+        self._ports: dict[tuple[int, str], dict[str, set[int]]] = {}
+        """By port and protocol, then by address: the nodes where it is in use."""
 
     def to_vector(self, requests: Mapping[str, int]) -> Amounts:
         return np.array([requests.get(key, 0) for key in self.resources], dtype=np.int64)
@@ -263,7 +263,7 @@ class NodeArrays:
         self._used_slots[slot] = None
         self.new_nodes.append(NewNode(slot, rows, headroom))
         for port in offer.template.daemon_ports_of(rows):
-            self._ports.setdefault(port, set()).add(self.count)
+            self._use_port(port, self.count)
         self.count += 1
         return self.count - 1
 
@@ -288,7 +288,7 @@ class NodeArrays:
         self._target_rows[number] = rows[0]
         slot = self.slots[new_node.slot]
         for port in slot.offer.template.daemon_ports_of(rows):
-            self._ports.setdefault(port, set()).add(node_index)
+            self._use_port(port, node_index)
 
     def used_amounts(self, number: int) -> Amounts:
         """Total requests of the pods on a new node."""
@@ -320,16 +320,20 @@ class NodeArrays:
     def with_free_ports(self, ports: Iterable[HostPort], chosen: Mask) -> Mask:
         """The chosen nodes where none of these ports is in use."""
         free = chosen.copy()
-        for taken, used_by in self._ports.items():
-            if any(ports_conflict(taken, port) for port in ports):
-                free[[node_index for node_index in used_by if node_index < len(free)]] = False
+        for port in ports:
+            used = self._ports.get((port.port, port.protocol), {})
+            for address in {port.address, ""} & used.keys() if port.address else used:
+                free[[node_index for node_index in used[address] if node_index < len(free)]] = False
         return free
 
     def reserve_ports(self, node_index: int, ports: Iterable[HostPort]) -> None:
         for port in ports:
-            self._ports.setdefault(port, set()).add(node_index)
+            self._use_port(port, node_index)
             if node_index >= self.existing_count:
                 self.new_nodes[node_index - self.existing_count].ports.append(port)
+
+    def _use_port(self, port: HostPort, node_index: int) -> None:
+        self._ports.setdefault((port.port, port.protocol), {}).setdefault(port.address, set()).add(node_index)
 
     def _slot_id(self, offer: Offer, option: Option) -> int:
         key = (id(offer), id(option))

@@ -1,6 +1,10 @@
 """The constraints of one pod do not use up the time or memory of a plan."""
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -8,7 +12,7 @@ import pytest
 from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE
 from tenure.model.blockers import POD_UNPLANNABLE
 from tenure.model.disruption.decision import DisruptionRequest
-from tenure.model.facts import AffinityTerm, PodFact, PreferredTerm, SpreadConstraint
+from tenure.model.facts import AffinityTerm, HostPort, PodFact, PreferredTerm, SpreadConstraint
 from tenure.model.instance_types import InstanceType
 from tenure.scheduling.nodepool_template import Offer
 from tenure.scheduling.packing import planning_budget
@@ -60,6 +64,24 @@ def count_calls(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> list
 
     monkeypatch.setattr(owner, name, counted)
     return calls
+
+
+@contextmanager
+def at_most_calls(most: int) -> Iterator[None]:
+    """Raises an error in the call of a Python function that exceeds the number."""
+    calls = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+        if calls > most:
+            raise TimeoutError(f"more than {most} calls, the last in {frame.f_code.co_qualname}")
+
+    sys.setprofile(count)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
 
 
 @pytest.fixture
@@ -214,3 +236,15 @@ def test_daemonset_with_too_many_terms_is_reported() -> None:
     cluster = Cluster(pool(), daemonset("bad", pod(anti_affinity=terms(101))), pod("p"))
     assert [one.pods for one in cluster.plan().claims] == [("p",)]
     assert [key.name for key in cluster.state.guard.invalid_objects.items()] == ["kube-system/bad"]
+
+
+def test_time_grows_linearly_with_host_ports() -> None:
+    """Otherwise, a few pods with thousands of ports stop the planner."""
+    ports = tuple(HostPort(port=number) for number in range(1, 2_001))
+    elsewhere = tuple(one.model_copy(update={"port": 10_000 + one.port}) for one in ports)
+    running = pod("running", node="n", host_ports=ports)
+    cluster = Cluster(pool(), node("n"), running, pod("p", host_ports=elsewhere), pod("q", host_ports=ports))
+    cluster.add(daemonset("agent", pod(selector={"a": "b"}, host_ports=ports)))
+    with at_most_calls(500_000):
+        plan = cluster.plan()
+    assert plan.nominations == {"p": "n"} and [one.pods for one in plan.claims] == [("q",)]
