@@ -73,7 +73,7 @@ class ExistingNodes:
     def __init__(self, nodes: Iterable[ExistingNode]) -> None:
         self.nodes = sorted(nodes, key=lambda node: (not node.initialized, node.name))
         self.index = {node.name: number for number, node in enumerate(self.nodes)}
-        self.resources = sorted({key for node in self.nodes for key in node.headroom})
+        self.resources = {key for node in self.nodes for key, amount in node.headroom.items() if amount > 0}
         self._taint_ids = _number_distinct(node.taints for node in self.nodes)
         self._launched: Mask = np.array([node.is_launched for node in self.nodes], dtype=bool)
         self._by_key: dict[str, tuple[list[str | None], Amounts]] = {}

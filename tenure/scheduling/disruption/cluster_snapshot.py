@@ -24,6 +24,7 @@ from tenure.scheduling.nodepool_template import Offer, RemainingLimits
 from tenure.scheduling.packing.nodes import existing_volume_attachments, free_amounts
 from tenure.scheduling.packing.packer import Packing
 from tenure.scheduling.packing.planning_pass import PassInputs, PassSettings, VolumeAttachments
+from tenure.scheduling.packing.pod_classes import limit_requests
 from tenure.scheduling.packing.pod_requirements import NO_TOPOLOGY_TERMS, PodShape, PodTopologyTerms, build_pod_shape
 from tenure.scheduling.packing.topology_rules import TopologyGroups
 from tenure.scheduling.snapshot import ClusterFacts
@@ -59,9 +60,9 @@ class ClusterSnapshot:
         self.pass_settings, self.get_shape = pass_settings, get_shape
         self.offers: list[Offer] = list(inputs.fork().offers)
         self.daemons = self.facts.daemons
-        known = {key for offer in inputs.offers for key in offer.table.resources} | set(self.existing_nodes.resources)
-        known |= self.facts.device_names
-        self.resources = sorted(known | {key for pod in self.facts.pods.values() for key in pod.requests})
+        self.available_resources = available = inputs.available_resources | self.facts.device_names
+        requests = (limit_requests(pod.demand, available) for pod in self.facts.pods.values())
+        self.resources = sorted(available.union(*requests))
         self.free: Amounts = free_amounts(self.existing_nodes, self.resources).copy()
         self.removed: Mask = np.zeros(len(self.existing_nodes.nodes), dtype=bool)
         self.closed_nodepools: dict[str, str] = {}

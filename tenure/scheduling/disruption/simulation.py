@@ -9,7 +9,7 @@ import numpy as np
 
 from tenure.apis.quantity import format_amount
 from tenure.apis.resources import sum_resources
-from tenure.model.base import format_number
+from tenure.model.base import format_number, format_short_list
 from tenure.model.disruption.decision import Method
 from tenure.model.facts import PodFact
 from tenure.model.plan import UnschedulablePod
@@ -37,6 +37,8 @@ _OPTIONS_FOR_FEW_PODS: Final = (
 )
 _OPTIONS_FOR_MANY_PODS: Final = (PackingOptions(), PackingOptions(extra_node_cost=0.05))
 _MAX_FEW_PODS: Final = 300
+_MAX_NAMED: Final = 6
+"""Resources in a message."""
 _NO_OFFERS: Final[Sequence[Offer]] = ()
 
 
@@ -162,7 +164,8 @@ def run_attempt(
 ) -> PackingAttempt:
     """One attempt to place the pods, with these offers."""
     topology_groups = build_topology_groups(snapshot, moving)
-    classes = build_pod_classes(moving.shaped_pods, topology_groups, snapshot.pass_settings.preference_policy)
+    policy, available = snapshot.pass_settings.preference_policy, snapshot.available_resources
+    classes = build_pod_classes(moving.shaped_pods, topology_groups, policy, available)
     existing_nodes = snapshot.existing_nodes_without(removals, moving.method)
     limits, attached = snapshot.volume_attachments if any(pod.volumes for _, pod in moving.shaped_pods) else ({}, {})
     node_arrays = NodeArrays(
@@ -238,8 +241,8 @@ def _offers_with_headroom(offers: Sequence[Offer], pods: Sequence[PodFact]) -> l
 
 def _describe_too_large(pods: Sequence[PodFact]) -> str:
     requests = sum_resources(pod.demand for pod in pods)
-    amounts = ", ".join(f"{format_amount(key, requests[key])} {key}" for key in sorted(requests) if requests[key])
-    return f"no single node with room for {amounts}"
+    amounts = [f"{format_amount(key, requests[key])} {key}" for key in sorted(requests) if requests[key]]
+    return f"no single node with room for {format_short_list(amounts, _MAX_NAMED)}"
 
 
 def _describe_unschedulable(missing: Sequence[UnschedulablePod]) -> str:

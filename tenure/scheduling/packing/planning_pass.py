@@ -102,6 +102,12 @@ class PassInputs:
         """Of the existing and of all possible new nodes."""
         return self.existing_nodes.taints.union(*(offer.template.pool.taints for offer in self.offers))
 
+    @property
+    def available_resources(self) -> set[str]:
+        """The resources of existing and of possible new nodes."""
+        resources = (offer.table.resources for offer in self.offers)
+        return {EBS_ATTACHMENTS}.union(self.existing_nodes.resources, *resources)
+
     def fork(self) -> "PassInputs":
         """A copy with its own limits and reservations, which an attempt uses up."""
         trackers = {id(offer.reservation_tracker): deepcopy(offer.reservation_tracker) for offer in self.offers}
@@ -155,10 +161,11 @@ def _run_attempt(
     attached: VolumeAttachments,
 ) -> PackingAttempt:
     topology_groups = _build_topology_groups(inputs, (shape for shape, _ in shaped_pods))
-    classes = build_pod_classes(shaped_pods, topology_groups, pass_settings.preference_policy, inputs.launch_blockers)
-    existing = inputs.existing_nodes
-    resources = {key for offer in inputs.offers for key in offer.table.resources} | set(existing.resources)
-    resources |= {key for one in classes for key in one.requests}
+    existing, available = inputs.existing_nodes, inputs.available_resources
+    classes = build_pod_classes(
+        shaped_pods, topology_groups, pass_settings.preference_policy, available, inputs.launch_blockers
+    )
+    resources = available.union(*(one.requests for one in classes))
     node_arrays = NodeArrays(existing, sorted(resources), AttachmentLimits(len(existing.nodes), *attached))
     packing = create_packing(node_arrays, inputs.offers, inputs.closed, classes, pass_settings, options)
     _count_running_pods(inputs.facts, topology_groups, packing, {pod.uid for _, pod in shaped_pods})

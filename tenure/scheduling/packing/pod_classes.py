@@ -1,6 +1,6 @@
 """Classes of interchangeable pods, in the order in which they are placed."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 from operator import attrgetter
@@ -58,6 +58,13 @@ def _with_relevant_tolerations(constraints: Constraints, taints: Iterable[Taint]
     return constraints if relevant == constraints.tolerations else replace(constraints, tolerations=relevant)
 
 
+def limit_requests(requests: Mapping[str, int], available: Set[str]) -> dict[str, int]:
+    """The requests without resources that no node has, except the first one. It is enough to reject the pod, and each
+    resource takes a column of all nodes."""
+    missing = min((key for key, amount in requests.items() if amount > 0 and key not in available), default="")
+    return {key: amount for key, amount in requests.items() if key in available or key == missing}
+
+
 _AGE_ORDER: Final = attrgetter("created", "uid")
 _ClassKey = tuple[int, PodTopologyGroups, int, str]
 """Number of the shape, topology groups, priority and launch blocker."""
@@ -67,9 +74,12 @@ def build_pod_classes(
     pods: Iterable[tuple[PodShape, PodFact]],
     topology_groups: TopologyGroups,
     policy: str,
+    available: Set[str],
     launch_blockers: Mapping[str, str] = MappingProxyType({}),
 ) -> list[PodClass]:
-    """Sorted by priority, CPU, memory, age and UID (reference 2.4). `launch_blockers`: as in PassInputs."""
+    """Sorted by priority, CPU, memory, age and UID (reference 2.4).
+
+    `available`: the resources that a node has; `launch_blockers`: as in PassInputs."""
     by_id: dict[int, tuple[PodShape, list[PodFact]]] = {}
     """A shape may have thousands of terms, so its hash is not computed for each pod."""
     for shape, pod in pods:
@@ -84,7 +94,7 @@ def build_pod_classes(
     found = [
         PodClass(
             pods=sorted(members, key=_AGE_ORDER),
-            requests=dict(shape.requests),
+            requests=limit_requests(dict(shape.requests), available),
             alternatives=tuple(topology_groups.constraint_alternatives(shape, members[0], policy)),
             counting_groups=groups.counting,
             ports=shape.ports,

@@ -16,6 +16,7 @@ from tenure.model.facts import AffinityTerm, HostPort, PodFact, PreferredTerm, S
 from tenure.model.instance_types import InstanceType
 from tenure.scheduling.nodepool_template import Offer
 from tenure.scheduling.packing import planning_budget
+from tenure.scheduling.packing.nodes import NodeArrays
 from tenure.scheduling.packing.packer import Packing
 from tenure.scheduling.packing.planning_budget import PlanningBudget
 from tenure.scheduling.planner_guard import RETRY_AFTER
@@ -248,3 +249,21 @@ def test_time_grows_linearly_with_host_ports() -> None:
     with at_most_calls(500_000):
         plan = cluster.plan()
     assert plan.nominations == {"p": "n"} and [one.pods for one in plan.claims] == [("q",)]
+
+
+def test_resources_that_no_node_has_take_one_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The API server accepts thousands of extended resources in one pod, and each column has an amount of every node.
+    A kubelet ignores those that its node lacks, so that such pods run, too."""
+    created = count_calls(monkeypatch, NodeArrays, "__init__")
+    unknown = {f"example.com/r{number:03}": 1 for number in range(200)}
+    nodes = [node(name) for name in ("n", "m")]
+    claims = [nodeclaim(one.name, on=one) for one in nodes]
+    running = pod("running", node="n", extra=unknown)
+    consolidated = pool(consolidate_after="0s", consolidation_policy="WhenEmptyOrUnderutilized")
+    cluster = Cluster(consolidated, *nodes, *claims, running, pod("p", extra=unknown), pod("q"))
+    plan, decision = cluster.plan(), cluster.state.disrupt(DisruptionRequest(now=NOW + timedelta(hours=1)))
+    assert reasons(plan) == ["pool default: no instance type has example.com/r000"]
+    assert plan.nominations == {"q": "m"} and not decision.commands
+    rejected = next(one.rejected for one in decision.nodes if one.node == "n")
+    assert "pod default/running fits nowhere" in rejected[0] and len(rejected[0]) < 300
+    assert max(len(args[2]) for args in created) <= 5

@@ -10,6 +10,8 @@ from tenure.scheduling.packing.topology_rules import ConstraintAlternative, Topo
 from tenure.scheduling.pods import IGNORE, RESPECT
 from tests.unit.scheduling.builders import expressions, pod, taint, toleration
 
+AVAILABLE = {"cpu", "memory", "pods"}
+
 
 def constraint_alternatives(one: PodFact, policy: str = RESPECT) -> list[ConstraintAlternative]:
     topology_groups, shape = TopologyGroups(), build_pod_shape(one)
@@ -29,7 +31,10 @@ def test_equal_pods_form_one_class_and_large_pods_come_first() -> None:
         pod("d", cpu=1, memory=9),
     )
     found = build_pod_classes(
-        [(build_pod_shape(one), one) for one in (small, old_small, large, large_memory)], TopologyGroups(), RESPECT
+        [(build_pod_shape(one), one) for one in (small, old_small, large, large_memory)],
+        TopologyGroups(),
+        RESPECT,
+        AVAILABLE,
     )
     assert [[one.name for one in pod_class.pods] for pod_class in found] == [["c"], ["d"], ["a", "b"]]
 
@@ -67,7 +72,10 @@ def test_last_step_is_left_out_without_prefer_no_schedule_taints() -> None:
 
 def test_higher_priority_precedes_larger_pod() -> None:
     found = build_pod_classes(
-        [(build_pod_shape(one), one) for one in (pod("a", cpu=4), pod("b", priority=5))], TopologyGroups(), RESPECT
+        [(build_pod_shape(one), one) for one in (pod("a", cpu=4), pod("b", priority=5))],
+        TopologyGroups(),
+        RESPECT,
+        AVAILABLE,
     )
     assert [pod_class.pods[0].name for pod_class in found] == ["b", "a"]
 
