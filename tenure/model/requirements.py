@@ -340,8 +340,11 @@ class Requirements(Mapping[str, Requirement]):
         return tuple(expression for key in sorted(self) for expression in self[key].expressions())
 
     def custom_labels(self) -> dict[str, str]:
-        """An allowed value for each key that is neither restricted nor set by the provider at launch."""
-        examples = {key: self[key].example() for key in sorted(self) if not is_injected_elsewhere(key)}
+        """An allowed value for each key that must exist, and that is neither restricted nor set by the provider at
+        launch. A pod may exclude values of hundreds of other labels, which would not fit into the user data."""
+        examples = {
+            key: self[key].example() for key in sorted(self) if self[key].present and not is_injected_elsewhere(key)
+        }
         return {key: value for key, value in examples.items() if value}
 
     def _suggest_label(self, key: str) -> str:

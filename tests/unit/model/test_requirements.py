@@ -174,7 +174,13 @@ def test_invalid_expression_is_rejected(operator: str, values: tuple[str, ...]) 
 
 def test_custom_labels_have_one_value_and_provider_labels_are_omitted() -> None:
     labels = reqs(
-        "team In red blue", "size Gte 4", "size NotIn 4", f"{INSTANCE_CPU} Gt 4", "gone DoesNotExist", "a Lt 2"
+        "team In red blue",
+        "size Gte 4",
+        "size NotIn 4",
+        f"{INSTANCE_CPU} Gt 4",
+        "gone DoesNotExist",
+        "a Lt 2",
+        "b NotIn x",
     )
     assert labels.custom_labels() == {"team": "blue", "size": "5", "a": "0"}
 

@@ -187,3 +187,10 @@ def test_relaxed_min_values_of_a_custom_label_are_accepted() -> None:
 @pytest.mark.parametrize("requirement", ["size Lt 0", "size Exists", f"{INSTANCE_CPU} Gt 3", "size Gt 3"])
 def test_nodeclaim_of_a_static_nodepool_is_accepted(requirement: str) -> None:
     assert_accepted(plan_static_nodeclaim(pool("default", requirement, static=True), "one of spec.replicas=1"))
+
+
+def test_node_has_no_labels_whose_values_its_pods_only_exclude() -> None:
+    """Otherwise, one pod makes the user data too large for EC2, and the other pods of the node get none either."""
+    excluding = pod("excluding", terms=(expressions(*(f"example.com/k{number} NotIn x" for number in range(500))),))
+    [planned] = Cluster(pool(), excluding, pod("other")).plan().claims
+    assert set(planned.pods) == {"excluding", "other"} and planned.labels.keys() == {NODEPOOL, NODECLASS}
