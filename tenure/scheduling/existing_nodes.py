@@ -158,6 +158,8 @@ class ExistingNodes:
         return mask
 
     def _satisfying_requirement(self, requirement: Requirement) -> Mask:
+        if requirement.key not in self.label_keys:  # A pod may name thousands, and each would take an array.
+            return np.full(len(self.nodes), not requirement.present)
         values, numbers = self._label_values(requirement.key)
         satisfying = [not requirement.present if value is None else requirement.has(value) for value in values]
         return np.array(satisfying, dtype=bool)[numbers]

@@ -14,6 +14,7 @@ from tenure.model.blockers import POD_UNPLANNABLE
 from tenure.model.disruption.decision import DisruptionRequest
 from tenure.model.facts import AffinityTerm, HostPort, PodFact, PreferredTerm, SpreadConstraint
 from tenure.model.instance_types import InstanceType
+from tenure.scheduling.existing_nodes import ExistingNodes
 from tenure.scheduling.nodepool_template import Offer
 from tenure.scheduling.packing import planning_budget
 from tenure.scheduling.packing.nodes import NodeArrays
@@ -267,3 +268,14 @@ def test_resources_that_no_node_has_take_one_column(monkeypatch: pytest.MonkeyPa
     rejected = next(one.rejected for one in decision.nodes if one.node == "n")
     assert "pod default/running fits nowhere" in rejected[0] and len(rejected[0]) < 300
     assert max(len(args[2]) for args in created) <= 5
+
+
+def test_labels_that_no_node_has_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One pod may exclude values of thousands of labels."""
+    compared = count_calls(monkeypatch, ExistingNodes, "_label_values")
+    excluding = pod(
+        terms=(expressions(*(f"example.com/k{number} NotIn x" for number in range(200)), "team NotIn red"),)
+    )
+    cluster = Cluster(pool(), node("n", labels={"team": "red"}), node("m"), excluding)
+    assert set(cluster.plan().nominations.values()) == {"m"}
+    assert {args[1] for args in compared} <= {"team"}
