@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Literal
 
 from tenure.apis.quantity import NANO, Quantity, format_amount, parse, parse_resources
@@ -93,8 +94,8 @@ def _explain_ratio(bound: Quantity, request: Quantity | None, limit: Quantity | 
         return ", but no request is specified or request is 0"
     if limit is None or not limit.nano:
         return ", but no limit is specified or limit is 0"
-    ratio = limit.nano / request.nano
-    return f", but provided ratio is {ratio:f}" if ratio > bound.nano / NANO else ""
+    ratio = Decimal(limit.nano) / request.nano
+    return f", but provided ratio is {ratio:.6f}" if ratio > Decimal(bound.nano) / NANO else ""
 
 
 def _declared(container: Json, key: Literal["requests", "limits"]) -> Amounts:

@@ -54,6 +54,12 @@ def test_container_outside_bounds_is_forbidden(fields: Json, message: str) -> No
     assert reason({"containers": [SMALL]}, limit_range("Container", **fields)) == expected
 
 
+def test_ratio_of_amounts_that_no_float_can_hold_is_compared() -> None:
+    spec = {"containers": [container({"cpu": "1"}, {"cpu": "1e400"})]}
+    assert "but provided ratio is 1" in reason(spec, limit_range("Container", maxLimitRequestRatio={"cpu": "1e399"}))
+    assert not reason(spec, limit_range("Container", maxLimitRequestRatio={"cpu": "1e401"}))
+
+
 def test_default_limit_below_request_is_invalid() -> None:
     spec = {"containers": [SMALL, container({"cpu": "3"})]}
     assert reason(spec, limit_range("Container", max={"cpu": "2"})) == (
