@@ -83,7 +83,7 @@ class ClusterCache(ClusterStore):
         self._now, self.default_spread = now, default_spread or DefaultSpread()
         self.pod_admission = PodAdmission()
         self._device_classes = DeviceClasses()
-        self._daemon_templates = DaemonTemplates(self.pod_admission, self._device_classes)
+        self._daemon_templates = DaemonTemplates(self.pod_admission, self._device_classes, self.invalid_objects)
         self._awaiting_devices: set[str] = set()
         """NodeClaims that wait for DRA drivers."""
         self._blocked_drains: set[str] = set()

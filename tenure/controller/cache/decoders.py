@@ -16,6 +16,7 @@ from tenure.kube.facts.objects import namespace_fact, overlay_fact
 from tenure.kube.facts.pod_admission import PodAdmission, limit_range_rules, runtime_class_defaults
 from tenure.kube.facts.pods import daemonset_fact, read_protection
 from tenure.model.facts import DaemonSetFact, StorageFact
+from tenure.model.invalid_objects import InvalidObjects, object_key
 from tenure.scheduling.snapshot import Fact, FactKind, StorageKind
 
 _READERS: Final[Mapping[str, tuple[FactKind, Callable[[Json], Fact]]]] = {
@@ -66,9 +67,9 @@ TEMPLATE_KINDS: Final = frozenset(
 class DaemonTemplates:
     """Keeps DaemonSets as objects, since a change of another kind changes their facts."""
 
-    def __init__(self, admission: PodAdmission, device_classes: DeviceClasses) -> None:
+    def __init__(self, admission: PodAdmission, device_classes: DeviceClasses, invalid_objects: InvalidObjects) -> None:
         """`update` keeps the LimitRanges and RuntimeClasses of `admission`."""
-        self._admission, self._device_classes = admission, device_classes
+        self._admission, self._device_classes, self._invalid_objects = admission, device_classes, invalid_objects
         self._daemonsets: dict[str, Json] = {}
         """By UID."""
 
@@ -92,8 +93,9 @@ class DaemonTemplates:
         return self._decode_dependents(lambda _: True)
 
     def _decode_dependents(self, is_concerned: Callable[[Json], bool]) -> Iterator[tuple[str, DaemonSetFact | None]]:
-        for uid, one in self._daemonsets.items():
-            if is_concerned(one):
+        """After a change of another object. A DaemonSet that raises an error keeps its last known fact."""
+        for uid, one in filter(lambda known: is_concerned(known[1]), self._daemonsets.items()):
+            with self._invalid_objects.guard(object_key(one, resources.DAEMON_SETS.kind)):
                 yield uid, self._read_daemonset(one)
 
     def _read_daemonset(self, one: Json) -> DaemonSetFact | None:

@@ -47,6 +47,16 @@ def planner_keys(harness: CacheHarness) -> list[str]:
     return [one.key for one in harness.cache.drain_planner_changes()]
 
 
+def test_error_of_one_daemonset_does_not_affect_others_with_its_runtime_class(harness: CacheHarness) -> None:
+    selecting = {"runtimeClassName": "kata", "nodeSelector": {"zone": "a"}}
+    harness.apply_objects("daemonsets", daemonset("selecting", "apps", **selecting))
+    harness.apply_objects("runtimeclasses", RUNTIME_CLASS | {"scheduling": {"nodeSelector": {"zone": None}}})
+    assert requested_cpu(harness) == {"agent": 0, "isolated": 0, "selecting": 2000}
+    assert [(key.kind, key.name) for key in harness.cache.invalid_objects.items()] == [("DaemonSet", "apps/isolated")]
+    harness.apply_objects("runtimeclasses", RUNTIME_CLASS)
+    assert requested_cpu(harness)["isolated"] == 2000 and not harness.cache.invalid_objects.items()
+
+
 def test_limit_range_changes_daemonsets_of_its_namespace(harness: CacheHarness) -> None:
     assert requested_cpu(harness) == {"agent": 0, "isolated": 0}
     harness.apply_objects("limitranges", LIMIT_RANGE)
