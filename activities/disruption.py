@@ -34,6 +34,7 @@ from tenure.clock import utc_now
 from tenure.model.base import parse_timestamp
 from tenure.model.disruption.commands import CommandRequest, CommandResult
 from tenure.model.disruption.decision import CommandCandidate
+from tenure.model.disruption.pod_budgets import PodBudgetIndex
 from tenure.model.errors import Fault
 from tenure.model.node_health import RepairDue
 from tenure.model.nodeclaim.requests import DisruptionResult, NodeClaimDisruptionRequest, NodeClaimRef, ReportRequest
@@ -373,7 +374,7 @@ class DisruptionActivities:
         """Of an empty node: a PodDisruptionBudget that allows no eviction of a pod of a DaemonSet (reference 4.2)."""
         evicted = [pod for pod in pods if pod.evictable]
         for namespace in sorted({pod.namespace for pod in evicted}):
-            budgets = await self._budgets.in_namespace(namespace)
+            budgets = PodBudgetIndex(await self._budgets.in_namespace(namespace))
             for pod in evicted:
                 if pod.namespace == namespace and (why := find_budget_rejection(pod, budgets)):
                     return why

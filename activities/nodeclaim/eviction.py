@@ -23,12 +23,11 @@ from activities.ports.interruption import InterruptedNode
 from tenure import metrics
 from tenure.clock import utc_now, wait_until_set
 from tenure.model.disruption.drain import DeploymentRollout, DrainStatus, EvictionBlocker
+from tenure.model.disruption.pod_budgets import PodBudgetIndex
 from tenure.model.errors import Fault, Throttled
-from tenure.model.facts import PodDisruptionBudgetFact
 from tenure.model.nodeclaim.requests import DrainRequest, NodeClaimRef
 from tenure.policy.drain.blockers import (
     budget_blocker,
-    budgets_of,
     do_not_disrupt_blocker,
     policy_blocker,
     rejection_blocker,
@@ -136,7 +135,7 @@ class EvictionQueue:
     async def _evict_pods(self, pods: Sequence[DrainPod]) -> list[EvictionBlocker]:
         """After a budget rejects the eviction of a pod, similar pods are not tried in this pass."""
         blockers: list[EvictionBlocker] = []
-        budgets: dict[str, Sequence[PodDisruptionBudgetFact]] = {}
+        budgets: dict[str, PodBudgetIndex] = {}
         rejections: dict[tuple[object, ...], Eviction] = {}
         for pod in pods:
             known = rejections.get(_rejection_key(pod, budgets))
@@ -162,14 +161,14 @@ class EvictionQueue:
             blockers.append(budget_blocker(pod, eviction, budgets[pod.namespace]))
         return blockers
 
-    async def _read_budgets(self, namespace: str) -> Sequence[PodDisruptionBudgetFact]:
+    async def _read_budgets(self, namespace: str) -> PodBudgetIndex:
         """The budgets of a namespace, to explain a rejection. After a fault, the API server's message is used
         instead."""
         try:
-            return await self._budgets.in_namespace(namespace)
+            return PodBudgetIndex(await self._budgets.in_namespace(namespace))
         except Fault as fault:
             log.warning("reading PodDisruptionBudgets failed", namespace=namespace, fault=fault.message)
-            return ()
+            return PodBudgetIndex()
 
     async def _wait_for_surge(self, pod: DrainPod, known: DrainStatus | None, now: datetime) -> EvictionBlocker | None:
         """The blocker while the Deployment creates a new pod; None if the pod can be evicted."""
@@ -242,9 +241,9 @@ class EvictionQueue:
         )
 
 
-def _rejection_key(pod: DrainPod, budgets: dict[str, Sequence[PodDisruptionBudgetFact]]) -> tuple[object, ...]:
+def _rejection_key(pod: DrainPod, budgets: dict[str, PodBudgetIndex]) -> tuple[object, ...]:
     """Equal for pods that the same budgets count in the same way; unique for a pod without budgets."""
-    budget_names = tuple(one.name for one in budgets_of(pod, budgets.get(pod.namespace, ())))
+    budget_names = tuple(one.name for one in budgets.get(pod.namespace, PodBudgetIndex()).selecting_budgets(pod))
     return (pod.namespace, pod.ready, budget_names) if budget_names else (pod.uid,)
 
 

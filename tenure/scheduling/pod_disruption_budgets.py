@@ -1,35 +1,16 @@
 """PodDisruptionBudgets as the Eviction API checks them."""
 
-from collections.abc import Iterable
 from typing import Final
 
 from tenure.apis.labels import DISRUPTED_TAINT_KEY, NO_SCHEDULE
-from tenure.model.facts import NodeClaimFact, PodDisruptionBudgetFact, PodFact, Taint, matches_selector
+from tenure.model.disruption.pod_budgets import PodBudgetIndex
+from tenure.model.facts import NodeClaimFact, PodDisruptionBudgetFact, PodFact, Taint
 from tenure.scheduling.taints import first_untolerated
 
 _DISRUPTED_TAINT: Final = Taint(key=DISRUPTED_TAINT_KEY, effect=NO_SCHEDULE)
 
 
-class PodDisruptionBudgets:
-    """All PodDisruptionBudgets, by a label that they require: a namespace may have thousands."""
-
-    def __init__(self, budgets: Iterable[PodDisruptionBudgetFact]) -> None:
-        self._by_label: dict[tuple[str, str, str], list[PodDisruptionBudgetFact]] = {}
-        """By namespace, key and value; those that require no value have an empty key."""
-        self._namespaces: set[str] = set()
-        for one in sorted(budgets, key=lambda one: one.key):
-            self._namespaces.add(one.namespace)
-            required = next((expression for expression in one.selector or () if expression.operator == "In"), None)
-            for value in set(required.values) if required else ("",):
-                label = one.namespace, required.key if required else "", value
-                self._by_label.setdefault(label, []).append(one)
-
-    def selecting_budgets(self, pod: PodFact) -> tuple[PodDisruptionBudgetFact, ...]:
-        labels = (("", ""), *pod.labels.items())
-        found = (one for label in labels for one in self._by_label.get((pod.namespace, *label), ()))
-        selecting = (one for one in found if matches_selector(one.selector, pod.labels))
-        return tuple(sorted(selecting, key=lambda one: one.key))
-
+class PodDisruptionBudgets(PodBudgetIndex):
     def never_allows_eviction(self, pod: PodFact) -> bool:
         """Whether the Eviction API refuses the pod until its budgets change: one of them is `never` (reference 2.2), or
         several select it."""
@@ -51,9 +32,9 @@ class PodDisruptionBudgets:
 
     def rejection_reason(self, pod: PodFact) -> str:
         """Why this pod cannot be evicted now; empty if it can be evicted, or need not be (reference 4.2)."""
-        if pod.namespace not in self._namespaces or not _is_evicted(pod):
-            return ""
         found = self.selecting_budgets(pod)
+        if not found or not _is_evicted(pod):
+            return ""
         subject = f"pod {pod.namespace}/{pod.name}"
         if len(found) > 1:
             names = ", ".join(one.name for one in found)
@@ -66,9 +47,9 @@ class PodDisruptionBudgets:
     def _checked_budgets(self, pod: PodFact) -> tuple[PodDisruptionBudgetFact, ...]:
         """The budgets that the Eviction API checks in a drain. It checks none for a pod that terminates or has not
         started, and not a single one with AlwaysAllow for a pod that is not Ready."""
-        if pod.namespace not in self._namespaces or pod.phase == "Pending" or not _is_evicted(pod):
-            return ()
         found = self.selecting_budgets(pod)
+        if not found or pod.phase == "Pending" or not _is_evicted(pod):
+            return ()
         return () if len(found) == 1 and found[0].always_allow_unhealthy and pod.ready is False else found
 
 

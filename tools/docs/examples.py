@@ -20,6 +20,7 @@ from tenure.cli.nodes.timeline import ActivityCall, NodeExplanation
 from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.controller.log_format import build_formatter
 from tenure.model.disruption.drain import DrainState, DrainStatus, EvictionBlocker
+from tenure.model.disruption.pod_budgets import PodBudgetIndex
 from tenure.model.facts import Expression, PodDisruptionBudgetFact
 from tenure.model.hooks import AwsEvent, HookSubject
 from tenure.model.launch import LaunchedInstance
@@ -124,7 +125,7 @@ def _block_eviction() -> EvictionBlocker:
         owner_name="web-7c9",
         labels={"app": "web"},
     )
-    blocker = budget_blocker(pod, Eviction(pod="default/web-7c9-x2", accepted=False), (budget,))
+    blocker = budget_blocker(pod, Eviction(pod="default/web-7c9-x2", accepted=False), PodBudgetIndex([budget]))
     return blocker.model_copy(update={"since": _DELETED + timedelta(seconds=3)})
 
 

@@ -9,12 +9,12 @@ from tenure.controller.cache.nodepools import NodePoolView
 from tenure.controller.cache.occupancy import Occupancy
 from tenure.controller.cache.planner_changes import all_changes, make_change, with_last_pod_event
 from tenure.model.base import instance_id_of
+from tenure.model.disruption.pod_budgets import PodBudgetIndex
 from tenure.model.extra_capacity import BufferFact
 from tenure.model.facts import DaemonSetFact, NamespaceFact, NodeClaimFact, NodeFact, PodDisruptionBudgetFact, PodFact
 from tenure.model.nodeclaim.node_identity import NodeIdentity, identify_node, is_named
 from tenure.model.nodeoverlays import OverlayFact
 from tenure.model.plan import MAX_RELEASED_PODS, ReleasedPod
-from tenure.scheduling.pod_disruption_budgets import PodDisruptionBudgets
 from tenure.scheduling.pods import StartingPods
 from tenure.scheduling.snapshot import Change, Fact, FactKind, Storage
 
@@ -33,7 +33,7 @@ class ClusterStore:
         self.buffers: dict[str, BufferFact] = {}
         self.pod_budgets: dict[str, PodDisruptionBudgetFact] = {}
         """By `namespace/name`."""
-        self._budget_index: PodDisruptionBudgets | None = None
+        self._budget_index: PodBudgetIndex | None = None
         """None after a change."""
         self._plain: Mapping[FactKind, dict[str, Any]] = {
             "daemonset": self.daemonsets,
@@ -104,7 +104,7 @@ class ClusterStore:
     def selecting_budgets(self, pod: PodFact) -> tuple[PodDisruptionBudgetFact, ...]:
         """The PodDisruptionBudgets of the pod, sorted by name."""
         if self._budget_index is None:
-            self._budget_index = PodDisruptionBudgets(self.pod_budgets.values())
+            self._budget_index = PodBudgetIndex(self.pod_budgets.values())
         return self._budget_index.selecting_budgets(pod)
 
     def attachments_of(self, node: str) -> Sequence[tuple[str, bool, str, bool]]:

@@ -3,26 +3,19 @@
 The inputs are current pods and PodDisruptionBudgets. The Eviction API decides; this module only explains.
 """
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from tenure.apis import labels
 from tenure.model.blockers import BLOCKERS
 from tenure.model.disruption.drain import EvictionBlocker, PodDrainRule, Prospect
-from tenure.model.facts import PodDisruptionBudgetFact, PodFact, matches_selector
+from tenure.model.disruption.pod_budgets import PodBudgetIndex
+from tenure.model.facts import PodDisruptionBudgetFact
 from tenure.model.provider_results import AttachedVolume, DrainPod, Eviction, EvictionProgress
 
 STUCK_AFTER = timedelta(seconds=60)
 """A drain does not wait for a pod this long after its deletionTimestamp (reference 3.14)."""
 MAX_ERROR_LENGTH = 200
 """Characters of an error of another component."""
-
-
-def budgets_of(
-    pod: DrainPod | PodFact, budgets: Sequence[PodDisruptionBudgetFact]
-) -> tuple[PodDisruptionBudgetFact, ...]:
-    mine = (one for one in budgets if one.namespace == pod.namespace and matches_selector(one.selector, pod.labels))
-    return tuple(sorted(mine, key=lambda one: one.name))
 
 
 def new_pod_blocker(pod: DrainPod, **fields: object) -> EvictionBlocker:
@@ -35,9 +28,9 @@ def policy_blocker(pod: DrainPod, by: PodDrainRule) -> EvictionBlocker:
     return new_pod_blocker(pod, cause="policy", what=by.why, passes="at" if by.until else "can", passes_at=by.until)
 
 
-def budget_blocker(pod: DrainPod, eviction: Eviction, budgets: Sequence[PodDisruptionBudgetFact]) -> EvictionBlocker:
+def budget_blocker(pod: DrainPod, eviction: Eviction, budgets: PodBudgetIndex) -> EvictionBlocker:
     """The blocker of an eviction that the API server rejected. `budgets`: all of the pod's namespace."""
-    mine = budgets_of(pod, budgets)
+    mine = budgets.selecting_budgets(pod)
     if eviction.multiple_budgets or len(mine) > 1:
         names = ", ".join(one.name for one in mine) or eviction.blocked_by
         return new_pod_blocker(
@@ -56,9 +49,9 @@ def budget_blocker(pod: DrainPod, eviction: Eviction, budgets: Sequence[PodDisru
     )
 
 
-def find_budget_rejection(pod: DrainPod, budgets: Sequence[PodDisruptionBudgetFact]) -> str:
+def find_budget_rejection(pod: DrainPod, budgets: PodBudgetIndex) -> str:
     """Why the Eviction API would reject the pod now; empty if it would not. `budgets`: all of the pod's namespace."""
-    mine = budgets_of(pod, budgets)
+    mine = budgets.selecting_budgets(pod)
     subject = f"pod {pod.namespace}/{pod.name}"
     if len(mine) > 1:
         return f"more than one PodDisruptionBudget selects {subject}: {', '.join(one.name for one in mine)}"

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tenure.model.disruption.drain import EvictionBlocker
+from tenure.model.disruption.pod_budgets import PodBudgetIndex
 from tenure.model.facts import Expression, PodDisruptionBudgetFact, Selector, matches_selector
 from tenure.model.provider_results import AttachedVolume, Eviction
 from tenure.policy.drain import blockers
@@ -17,7 +18,7 @@ REJECTED = Eviction(pod="default/web", accepted=False, blocked_by="message of th
 
 
 def blocker_for(*budgets: PodDisruptionBudgetFact, **fields: Any) -> EvictionBlocker:
-    return budget_blocker(pod(**fields), REJECTED, budgets)
+    return budget_blocker(pod(**fields), REJECTED, PodBudgetIndex(budgets))
 
 
 def test_budget_blocker_contains_the_arithmetic() -> None:
@@ -75,7 +76,7 @@ def test_hint_for_an_unready_pod_names_always_allow(fields: dict[str, Any], pass
 def test_two_budgets_of_one_pod_never_clear() -> None:
     found = blocker_for(budget("b"), budget("a"))
     assert found.cause == "budgets" and found.passes == "never" and "a, b" in found.what
-    rejected_by_server = budget_blocker(pod(), REJECTED.model_copy(update={"multiple_budgets": True}), ())
+    rejected_by_server = budget_blocker(pod(), REJECTED.model_copy(update={"multiple_budgets": True}), PodBudgetIndex())
     assert rejected_by_server.cause == "budgets" and rejected_by_server.passes == "never"
 
 
@@ -96,10 +97,16 @@ def test_budgets_of_other_pods_and_namespaces_are_ignored() -> None:
         ((Expression(key="app", operator="Exists"),), True),
         ((Expression(key="app", operator="DoesNotExist"),), False),
         ((*WEB, Expression(key="tier", operator="Exists")), False),
+        ((Expression(key="app", operator="In", values=("web", "db")), *WEB), True),
+        ((Expression(key="app", operator="In", values=("db",)), *WEB), False),
+        ((Expression(key="app", operator="Exists"), Expression(key="app", operator="In", values=("db",))), False),
+        ((*WEB, Expression(key="app", operator="NotIn", values=("web",))), False),
+        ((*WEB, Expression(key="app", operator="DoesNotExist")), False),
     ],
 )
 def test_selector_matches_labels(selector: Selector | None, selected: bool) -> None:
     assert matches_selector(selector, {"app": "web"}) is selected
+    assert bool(PodBudgetIndex([budget(selector=selector)]).selecting_budgets(pod())) is selected
 
 
 def test_do_not_disrupt_clears_at_its_end_or_never() -> None:

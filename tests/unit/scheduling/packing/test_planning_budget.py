@@ -36,6 +36,7 @@ from tests.unit.scheduling.builders import (
     reasons,
     storage_class,
 )
+from tests.unit.scheduling.disruption.cluster_builder import pdb
 
 TYPE_COUNT = 30
 
@@ -279,3 +280,13 @@ def test_labels_that_no_node_has_take_no_memory(monkeypatch: pytest.MonkeyPatch)
     cluster = Cluster(pool(), node("n", labels={"team": "red"}), node("m"), excluding)
     assert set(cluster.plan().nominations.values()) == {"m"}
     assert {args[1] for args in compared} <= {"team"}
+
+
+def test_pods_are_not_compared_with_every_expression_of_a_budget() -> None:
+    excluding = [f"example.com/k{number} NotIn x" for number in range(2_000)]
+    running = [pod(node="n", cpu=0.1, memory=0.1) for _ in range(20)]
+    one = node("n")
+    cluster = Cluster(pool(consolidate_after="0s"), one, nodeclaim("n", on=one), *running, pdb("pdb", *excluding))
+    with at_most_calls(50_000):
+        decision = cluster.state.disrupt(DisruptionRequest(now=NOW + timedelta(hours=1)))
+    assert "PodDisruptionBudget default/pdb allows no disruption now" in str(decision.nodes[0].excluded)
