@@ -30,7 +30,7 @@ class Struct:
     nested: Mapping[str, str] = field(default_factory=dict)
     """The type of the value or of its items, by field. Its fields are listed too."""
     accepted_values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The values that Tenure plans for, by field."""
+    """The values that Tenure plans for, by field; the first is the default."""
     accepted: frozenset[str] = field(init=False)
     fields: frozenset[str] = field(init=False)
 
@@ -143,8 +143,13 @@ STRUCTS: Final[Mapping[str, Struct]] = {
     "LabelSelector": Struct(_names("matchLabels"), nested={"matchExpressions": "LabelSelectorRequirement"}),
     "LabelSelectorRequirement": _EXPRESSION,
     "TopologySpreadConstraint": Struct(
-        _names("matchLabelKeys maxSkew minDomains nodeAffinityPolicy nodeTaintsPolicy topologyKey whenUnsatisfiable"),
+        _names("matchLabelKeys maxSkew minDomains topologyKey"),
         nested={"labelSelector": "LabelSelector"},
+        accepted_values={
+            "nodeAffinityPolicy": ("Honor", "Ignore"),
+            "nodeTaintsPolicy": ("Ignore", "Honor"),
+            "whenUnsatisfiable": ("DoNotSchedule", "ScheduleAnyway"),
+        },
     ),
     "Toleration": Struct(_names("effect key operator tolerationSeconds value")),
     "PersistentVolumeSpec": Struct(
@@ -217,7 +222,7 @@ def _is_accepted(value: Json, struct: Struct) -> bool:
     if not struct.accepted.issuperset(value):
         return False
     for key, accepted in struct.accepted_values.items():
-        if value.get(key, accepted[0]) not in accepted:
+        if (value.get(key) or accepted[0]) not in accepted:
             return False
     for key, name in struct.nested.items():
         content = value.get(key)
@@ -238,7 +243,7 @@ def _rejected_fields(value: Json, name: str, path: str) -> Iterator[str]:
             for at, item in _items(content, f"{path}{key}"):
                 yield from _rejected_fields(item, nested, f"{at}.")
     for key, accepted in struct.accepted_values.items():
-        if value.get(key, accepted[0]) not in accepted:
+        if (value.get(key) or accepted[0]) not in accepted:
             yield f"{path}{key}: Tenure does not know the value {value[key]}"
 
 

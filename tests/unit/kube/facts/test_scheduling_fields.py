@@ -53,6 +53,13 @@ def container(**fields: Any) -> list[Json]:
             {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "minNodes": 2}]},
             "spec.topologySpreadConstraints[0].minNodes",
         ),
+        *(
+            (
+                {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", field: "Sometimes"}]},
+                f"spec.topologySpreadConstraints[0].{field}",
+            )
+            for field in ("nodeAffinityPolicy", "nodeTaintsPolicy", "whenUnsatisfiable")
+        ),
     ],
 )
 def test_pod_with_a_refused_or_unknown_field_is_unplannable(spec: Json, field: str) -> None:
