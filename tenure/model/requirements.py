@@ -173,6 +173,9 @@ def _intersect(left: Requirement, right: Requirement) -> Requirement:
     return Requirement(left.key, False, values, min_values=min_values, present=present)
 
 
+REQUIREMENT_CACHES: Final = (parse_requirement, _label_requirement, _intersect)
+
+
 def _combine_values(left: Requirement, right: Requirement) -> frozenset[str]:
     if left.complement and right.complement:
         return left.values | right.values

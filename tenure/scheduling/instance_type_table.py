@@ -32,6 +32,8 @@ Indices = npt.NDArray[np.intp]
 _OPTIONAL_KEYS: Final = frozenset({*RESERVATION_LABELS, PLACEMENT_GROUP_PARTITION})
 # In an UnavailableOffering: every type, zone or capacity type.
 ANY: Final = "*"
+_MAX_CACHED: Final = 10_000
+_MAX_CACHED_VALUES: Final = 1_000
 EBS_ATTACHMENTS: Final = f"attachable-volumes-csi-{EBS_CSI_DRIVER}"
 """Column with the volumes that the EBS CSI driver attaches to a new node. It is no resource of pods or NodeClaims."""
 MANY_ATTACHMENTS: Final = 1 << 20
@@ -251,14 +253,15 @@ class InstanceTypeTable:
     def _types_satisfying(self, requirement: Requirement) -> Mask:
         known = self._types_with.get(requirement)
         if known is None:
-            known = self._types_with[requirement] = self._label_matrix(requirement.key).rows_satisfying(requirement)
+            known = self._label_matrix(requirement.key).rows_satisfying(requirement)
+            _store_mask(self._types_with, requirement, known)
         return known
 
     def _offerings_satisfying(self, requirement: Requirement) -> Mask:
         known = self._offerings_with.get(requirement)
         if known is None:
-            labels = self._offering_label_matrix(requirement.key)
-            known = self._offerings_with[requirement] = labels.rows_satisfying(requirement)
+            known = self._offering_label_matrix(requirement.key).rows_satisfying(requirement)
+            _store_mask(self._offerings_with, requirement, known)
         return known
 
     def _offering_label_matrix(self, key: str) -> _LabelMatrix:
@@ -279,6 +282,14 @@ class InstanceTypeTable:
                 known = _LabelMatrix.from_rows([_possible_values(one, key) for one in self.types])
             self._labels[key] = known
         return known
+
+
+def _store_mask(cache: dict[Requirement, Mask], requirement: Requirement, mask: Mask) -> None:
+    """Most requirements are those of pods, which come and go, and may have thousands of values."""
+    if len(cache) >= _MAX_CACHED:
+        cache.clear()
+    if len(requirement.values) <= _MAX_CACHED_VALUES:
+        cache[requirement] = mask
 
 
 def _any_row(matrix: Mask) -> Mask:

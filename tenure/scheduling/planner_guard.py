@@ -12,7 +12,7 @@ from tenure.model.nodeoverlays import OverlayFact
 from tenure.model.plan import Plan
 from tenure.scheduling.packing.packer import unscheduled_pod
 from tenure.scheduling.packing.pod_requirements import PodShape, PodShapeCache, build_pod_shape
-from tenure.scheduling.pods import constraints_of, find_excessive_terms, node_requirement_alternatives
+from tenure.scheduling.pods import CACHES, constraints_of, find_excessive_terms, node_requirement_alternatives
 from tenure.scheduling.snapshot import Change, FactKind
 
 MAX_ATTEMPTS: Final = 64
@@ -59,6 +59,8 @@ class PlannerGuard:
         match change.fact:
             case PodFact() as pod:
                 self._faulty_pods.pop(change.key, None)
+                if CACHES.add_pod(pod):
+                    self._pod_shapes.clear()
                 if problem := find_excessive_terms(pod):
                     return change.model_copy(update={"fact": _unplannable_pod(pod, pod.unplannable or problem)})
                 with self.of(pod):

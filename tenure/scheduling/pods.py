@@ -5,12 +5,19 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from tenure.apis.durations import DurationError, parse_duration
 from tenure.apis.labels import HOSTNAME, NODE_NAME_FIELD, NODEPOOL, POD_TEMPLATE_HASH
 from tenure.model.facts import Expression, PodFact, PreferredTerm, Toleration
-from tenure.model.requirements import DOES_NOT_EXIST, IN, RequirementError, Requirements, one_of
+from tenure.model.requirements import (
+    DOES_NOT_EXIST,
+    IN,
+    REQUIREMENT_CACHES,
+    RequirementError,
+    Requirements,
+    one_of,
+)
 
 MAX_COMBINATIONS: Final = 1_000
 """Of required node affinity terms, preferences and topologies of volumes. Each is one attempt to place the pod, of up
@@ -23,6 +30,10 @@ pods: 10 ms for 2,000 sets. Real workloads have fewer than ten."""
 MAX_SELECTOR_VALUES: Final = 1_000
 """Expressions and values in the label selectors of these terms."""
 _TOPOLOGY_FIELDS: Final = "spec.topologySpreadConstraints, podAffinity and podAntiAffinity"
+MAX_CACHED_VALUES: Final = 1_000_000
+"""Values in the constraints of large pods, which caches keep when the pods are gone: about 200 MB."""
+_MAX_FEW_VALUES: Final = 100
+"""Of pods that are not large. The sizes of the caches limit their memory."""
 RESPECT: Final = "Respect"
 IGNORE: Final = "Ignore"
 
@@ -258,3 +269,36 @@ def node_requirement_alternatives(constraints: Constraints) -> tuple[Requirement
     # In Kubernetes, a term without expressions matches no node.
     terms = filter(None, constraints.required_terms) if constraints.required_terms else ((),)
     return tuple(selector.intersection(Requirements.from_expressions(term)) for term in terms)
+
+
+class PodCaches:
+    """Cached results for the constraints of pods. A pod may have thousands of values, and pods may come and go."""
+
+    def __init__(self) -> None:
+        self._cached: list[Any] = [*REQUIREMENT_CACHES, node_requirement_alternatives]
+        self._values = 0
+
+    def register(self, *cached: Any) -> None:
+        """Functions with `lru_cache`."""
+        self._cached += cached
+
+    def add_pod(self, pod: PodFact) -> bool:
+        """Clear the caches if new and changed pods had too many values since the last time; True if so. Not during a
+        pass, since equal values share one object in it."""
+        values = _count_values(pod)
+        self._values += values if values > _MAX_FEW_VALUES else 0
+        is_full = self._values > MAX_CACHED_VALUES
+        for one in self._cached if is_full else ():
+            one.cache_clear()
+        self._values = 0 if is_full else self._values
+        return is_full
+
+
+CACHES: Final = PodCaches()
+
+
+def _count_values(pod: PodFact) -> int:
+    selectors = (one.selector or () for ones in (pod.spreads, pod.affinity, pod.anti_affinity) for one in ones)
+    terms = (*pod.required_terms, *(one.expressions for one in pod.preferred_terms), *selectors)
+    own = sum(map(len, (pod.node_selector, pod.tolerations, pod.host_ports, pod.requests)))
+    return own + sum(1 + len(one.values) for term in terms for one in term)

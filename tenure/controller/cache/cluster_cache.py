@@ -54,6 +54,7 @@ from tenure.model.instance_types import Catalogue, DevicesByNodeClass
 from tenure.model.invalid_objects import ObjectKey, object_key, pod_key
 from tenure.model.nodeclaim.node_identity import DuplicateProviderIdError, NodeStatus, describe_stranger, is_named
 from tenure.model.plan import ReleasedPod
+from tenure.scheduling.pods import CACHES
 from tenure.scheduling.snapshot import Change, Fact, FactKind
 
 F = TypeVar("F", bound=Fact)
@@ -159,6 +160,7 @@ class ClusterCache(ClusterStore):
             pod = self._devices.observe_pod(raw)
             self._update_devices()
         found = read_pod(pod, lambda error: self.invalid_objects.record(object_key(raw, PODS.kind), error))
+        CACHES.add_pod(found)
         released = self._released.get(found.uid)
         if released and (found.node_name or found.scheduler_message != released.scheduler_message):
             del self._released[found.uid]

@@ -12,6 +12,7 @@ from tenure.model.facts import AffinityTerm, HostPort, PodFact, SpreadConstraint
 from tenure.model.requirements import RequirementError, Requirements, one_of
 from tenure.scheduling.pods import (
     ANYWHERE,
+    CACHES,
     Constraints,
     Variant,
     constraints_of,
@@ -129,6 +130,10 @@ def _intern_shape(shape: PodShape) -> PodShape:
     return shape
 
 
+CACHES.register(_intern_topology_terms, intern_variant, pin_label, exclude_label, combine_with_volumes)
+CACHES.register(preferred_node_affinity, _intern_shape)
+
+
 class PodShapeCache:
     def __init__(self) -> None:
         self._shapes: dict[str, PodShape] = {}
@@ -152,6 +157,10 @@ class PodShapeCache:
     def discard(self, uid: str) -> None:
         self._shapes.pop(uid, None)
         self._errors.pop(uid, None)
+
+    def clear(self) -> None:
+        self._shapes.clear()
+        self._errors.clear()
 
     def discard_prefix(self, prefix: str) -> None:
         """Discard the pods whose UID starts with this text."""

@@ -1,5 +1,6 @@
 """A pod is read once per change, and an incompatibility is explained once, however many nodes and plans there are."""
 
+import gc
 from collections import Counter
 from collections.abc import Iterable
 
@@ -7,11 +8,12 @@ import pytest
 
 from tenure.apis.labels import ZONE
 from tenure.model.facts import Expression, PodFact
-from tenure.model.requirements import Requirements
+from tenure.model.requirements import Requirement, Requirements
+from tenure.scheduling import pods
 from tenure.scheduling.packing import pod_requirements
 from tenure.scheduling.packing.pod_requirements import PodShape, build_pod_shape
 from tenure.scheduling.pods import Constraints, validation_error
-from tests.unit.scheduling.builders import Cluster, change, pod, pool, reasons
+from tests.unit.scheduling.builders import Cluster, change, expressions, node, pod, pool, reasons
 
 
 def test_pod_is_read_again_only_after_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,3 +55,17 @@ def test_incompatibility_is_explained_once_per_nodepool(monkeypatch: pytest.Monk
     (reason,) = reasons(cluster.plan())
     assert "team In [red] is required and not defined" in reason
     assert explained == ["team In [red]"] * 2
+
+
+def test_caches_do_not_keep_the_values_of_all_deleted_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise, a tenant that creates and deletes pods with thousands of values uses up the memory."""
+    monkeypatch.setattr(pods, "MAX_CACHED_VALUES", 3_000)
+    cluster = Cluster(pool(), node("n"))
+    for number in range(20):
+        values = " ".join(f"deleted{number}-{value}" for value in range(1_001))
+        one = pod(terms=(expressions(f"{ZONE} NotIn {values}"),))
+        cluster.add(one)
+        assert cluster.plan().nominations == {one.uid: "n"}
+        cluster.state.apply([change(one).model_copy(update={"fact": None})])
+    requirements = [one for one in gc.get_objects() if isinstance(one, Requirement)]
+    assert len({one.values for one in requirements if any("deleted" in value for value in one.values)}) <= 4
