@@ -62,7 +62,8 @@ class PlannerGuard:
                 if CACHES.add_pod(pod):
                     self._pod_shapes.clear()
                 if problem := find_excessive_terms(pod):
-                    return change.model_copy(update={"fact": _unplannable_pod(pod, pod.unplannable or problem)})
+                    pod = _reduce_terms(pod, pod.unplannable or problem)
+                    change = change.model_copy(update={"fact": pod})
                 with self.of(pod):
                     if not pod.node_name:
                         self._pod_shapes.shape(pod)
@@ -162,3 +163,17 @@ def _unplannable_pod(pod: PodFact, why: str) -> PodFact:
     return pod.model_copy(
         update={**dict.fromkeys(terms, ()), "node_selector": {}, "do_not_disrupt": "true", "unplannable": why}
     )
+
+
+def _reduce_terms(pod: PodFact, why: str) -> PodFact:
+    """An unplannable pod that still excludes the pods that its required anti-affinity selects, since kube-scheduler
+    does. If these terms are excessive, one per topology key excludes all pods of the namespaces."""
+    required = tuple(one for one in pod.anti_affinity if not one.weight and one.selector is not None)
+    reduced = _unplannable_pod(pod, why)
+    if find_excessive_terms(exact := reduced.model_copy(update={"anti_affinity": required})):
+        names = {name for one in required for name in one.namespaces or (pod.namespace,)}
+        everywhere = () if any(one.namespace_selector is not None for one in required) else None
+        fields = {"selector": (), "namespaces": tuple(sorted(names)), "namespace_selector": everywhere}
+        by_key = {one.key: one.model_copy(update=fields) for one in required}
+        return reduced.model_copy(update={"anti_affinity": tuple(by_key.values())})
+    return exact

@@ -235,6 +235,32 @@ def test_node_of_a_pod_with_too_many_terms_is_not_disrupted() -> None:
     assert POD_UNPLANNABLE not in [one.cause for one in verdicts["m"].excluded]
 
 
+@pytest.mark.parametrize(
+    ("more", "on_node"),
+    [
+        pytest.param({"anti_affinity": terms(101)}, {"other namespace"}, id="terms"),
+        pytest.param(
+            {
+                "anti_affinity": terms(2),
+                "terms": tuple(expressions(f"{ZONE} NotIn x{number}") for number in range(40)),
+                "preferred": {f"{ZONE} NotIn y{number}": 1 for number in range(40)},
+            },
+            {"not selected", "other namespace"},
+            id="node affinity",
+        ),
+    ],
+)
+def test_required_anti_affinity_of_a_running_pod_with_too_many_terms_counts(more: Any, on_node: set[str]) -> None:
+    pending = [
+        pod("selected", labels={"app": "a1"}),
+        pod("not selected", labels={"app": "b"}),
+        pod("other namespace", labels={"app": "a1"}, namespace="other"),
+    ]
+    plan = Cluster(pool(), node("n"), pod("running", node="n", **more), *pending).plan()
+    assert not plan.unschedulable
+    assert plan.nominations.keys() == on_node
+
+
 def test_daemonset_with_too_many_terms_is_reported() -> None:
     cluster = Cluster(pool(), daemonset("bad", pod(anti_affinity=terms(101))), pod("p"))
     assert [one.pods for one in cluster.plan().claims] == [("p",)]
