@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from tenure.apis.labels import HOSTNAME, normalize_label_key
 from tenure.model.facts import AffinityTerm, DaemonSetFact, Expression, PodFact, Selector, SpreadConstraint
-from tenure.model.requirements import EXISTS, Requirements, parse_requirement
+from tenure.model.requirements import EXISTS, IN, Requirements, parse_requirement
 from tenure.scheduling.packing.pod_requirements import (
     NO_TOPOLOGY_TERMS,
     PodShape,
@@ -84,6 +84,8 @@ class TopologyGroups:
         self._prefer_no_schedule = prefer_no_schedule
         self._may_have_label = cache(may_have_label)
         self._groups: dict[TopologyIndex, TopologyGroup] = {}
+        self._by_label: dict[tuple[str, str] | None, list[tuple[int, TopologyGroup]]] = {}
+        """By a label that the selected pods have, or None: the groups with their numbers."""
         self._groups_by_labels: dict[tuple[str, frozenset[tuple[str, str]]], PodTopologyGroups] = {}
         self._owned_groups: dict[PodTopologyTerms, tuple[TopologyGroup, ...]] = {}
         self._required: dict[TopologyGroup, bool] = {}
@@ -143,7 +145,8 @@ class TopologyGroups:
         key = (pod.namespace, frozenset(pod.labels.items()))
         known = self._groups_by_labels.get(key)
         if known is None:
-            selecting = [group for index, group in self._groups.items() if index.selects(pod.namespace, pod.labels)]
+            candidates = sorted(one for label in (None, *pod.labels.items()) for one in self._by_label.get(label, ()))
+            selecting = [one for _, one in candidates if one.topology_index.selects(pod.namespace, pod.labels)]
             known = self._groups_by_labels[key] = PodTopologyGroups(
                 tuple(group for group in selecting if not group.topology_index.owners),
                 tuple(group for group in selecting if group.topology_index.owners),
@@ -296,7 +299,17 @@ class TopologyGroups:
         known = self._groups.get(topology_index)
         if known is None:
             known = self._groups[topology_index] = TopologyGroup(topology_index)
+            for label in _selected_labels(topology_index.selector):
+                self._by_label.setdefault(label, []).append((len(self._groups), known))
         return known
+
+
+def _selected_labels(selector: Selector | None) -> Iterable[tuple[str, str] | None]:
+    """Labels of which each selected pod has one; None if they are not known."""
+    for one in selector or ():
+        if one.operator == IN:
+            return {(one.key, value): None for value in one.values}
+    return () if selector is None else (None,)
 
 
 def _node_filter(one: SpreadConstraint, constraints: Constraints, labels: Requirements) -> NodeFilter:

@@ -20,6 +20,7 @@ from tenure.scheduling.packing import planning_budget
 from tenure.scheduling.packing.nodes import NodeArrays
 from tenure.scheduling.packing.packer import Packing
 from tenure.scheduling.packing.planning_budget import PlanningBudget
+from tenure.scheduling.packing.topology import TopologyIndex
 from tenure.scheduling.planner_guard import RETRY_AFTER
 from tenure.scheduling.pods import find_excessive_terms, validation_error
 from tests.unit.scheduling.builders import (
@@ -114,6 +115,13 @@ def test_unmatched_pod_affinity_is_found_before_other_domains_are_tried(monkeypa
     cluster = Cluster(pool(), spread_pod("p", INSTANCE_TYPE, affinity=(needs_other,)), instance_types=many_types())
     assert reasons(cluster.plan())[0].startswith(f"pod affinity on {ZONE}: none of the selected pods is in")
     assert len(tried) < TYPE_COUNT
+
+
+def test_pods_are_compared_only_with_terms_that_name_one_of_their_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = count_calls(monkeypatch, TopologyIndex, "selects")
+    apps = [pod(f"a{number}", labels={"app": f"a{number}"}, anti_affinity=terms(10)) for number in range(30)]
+    assert not Cluster(pool(), *apps).plan().unschedulable
+    assert 0 < len(compared) < len(apps) * 10
 
 
 def test_class_that_exceeds_the_budget_is_rejected_and_others_are_planned(small_budget: pytest.MonkeyPatch) -> None:
