@@ -29,7 +29,7 @@ MAX_TOPOLOGY_TERMS: Final = 100
 pods: 10 ms for 2,000 sets. Real workloads have fewer than ten."""
 MAX_SELECTOR_VALUES: Final = 1_000
 """Expressions and values in the label selectors of these terms."""
-_TOPOLOGY_FIELDS: Final = "spec.topologySpreadConstraints, podAffinity and podAntiAffinity"
+TOPOLOGY_FIELDS: Final = "spec.topologySpreadConstraints, podAffinity and podAntiAffinity"
 MAX_CACHED_VALUES: Final = 1_000_000
 """Values in the constraints of large pods, which caches keep when the pods are gone: about 200 MB."""
 _MAX_FEW_VALUES: Final = 100
@@ -240,8 +240,8 @@ def find_excessive_terms(pod: PodFact) -> str:
     for name, count, most, counted in (
         ("spec.affinity", combinations, MAX_COMBINATIONS, "combinations of required terms and preferences"),
         ("spec.affinity.nodeAffinity", values, MAX_COMBINED_VALUES, "values in all combinations of terms"),
-        (_TOPOLOGY_FIELDS, len(selectors), MAX_TOPOLOGY_TERMS, "terms"),
-        (_TOPOLOGY_FIELDS, selector_values, MAX_SELECTOR_VALUES, "expressions and values of label selectors"),
+        (TOPOLOGY_FIELDS, len(selectors), MAX_TOPOLOGY_TERMS, "terms"),
+        (TOPOLOGY_FIELDS, selector_values, MAX_SELECTOR_VALUES, "expressions and values of label selectors"),
     ):
         if count > most:
             return f"{name}: {count} {counted}, expected at most {most}; remove terms, or split the workload"

@@ -164,8 +164,10 @@ def run_attempt(
 ) -> PackingAttempt:
     """One attempt to place the pods, with these offers."""
     topology_groups = build_topology_groups(snapshot, moving)
-    policy, available = snapshot.pass_settings.preference_policy, snapshot.available_resources
-    classes = build_pod_classes(moving.shaped_pods, topology_groups, policy, available)
+    settings, available = snapshot.pass_settings, snapshot.available_resources
+    classes = build_pod_classes(
+        moving.shaped_pods, topology_groups, settings.preference_policy, settings.budget, available
+    )
     existing_nodes = snapshot.existing_nodes_without(removals, moving.method)
     limits, attached = snapshot.volume_attachments if any(pod.volumes for _, pod in moving.shaped_pods) else ({}, {})
     node_arrays = NodeArrays(
@@ -174,9 +176,7 @@ def run_attempt(
         AttachmentLimits(len(existing_nodes.nodes), limits, attached),
         np.maximum(snapshot.free, 0),
     )
-    packing = create_packing(
-        node_arrays, offers, snapshot.closed if offers else {}, classes, snapshot.pass_settings, options
-    )
+    packing = create_packing(node_arrays, offers, snapshot.closed if offers else {}, classes, settings, options)
     snapshot.count_running_pods(topology_groups, packing, ports=any(one.ports for one in classes))
     packing.schedule_all(classes)
     pods = {pod.uid: pod for _, pod in moving.shaped_pods}

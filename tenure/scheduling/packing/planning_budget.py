@@ -19,6 +19,12 @@ PLACEMENT_STEPS: Final = 100
 """To choose nodes within one domain."""
 MEASUREMENT_STEPS: Final = 10
 """To find out how many pods fit in a domain."""
+ALTERNATIVE_STEPS: Final = 25
+"""To combine a required term with preferences and a topology of volumes."""
+TERM_STEPS: Final = 5
+"""To compare a term that names no label with the labels of a class."""
+SEVERAL_ATTEMPTS_STEPS: Final = 300_000
+"""A pass that has taken more makes no further attempts."""
 
 
 class BudgetExceededError(Exception):
@@ -27,7 +33,7 @@ class BudgetExceededError(Exception):
 
 class PlanningBudget:
     def __init__(self) -> None:
-        self._remaining, self._own = PASS_STEPS, 0
+        self._remaining, self._own, self.spent = PASS_STEPS, 0, 0
         self.exceeded: dict[str, str] = {}
         """By the UID of each pod that exceeded its share, the reason. It is not planned again in this pass."""
 
@@ -44,5 +50,6 @@ class PlanningBudget:
     def spend(self, steps: int) -> None:
         """Raises BudgetExceededError."""
         self._own -= steps
+        self.spent += steps
         if self._own < 0:
             raise BudgetExceededError

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tenure.apis.labels import HOSTNAME, PREFER_NO_SCHEDULE, WELL_KNOWN
-from tenure.model.blockers import VOLUMES
+from tenure.model.blockers import POD_UNPLANNABLE, VOLUMES
 from tenure.model.facts import PodFact, Taint
 from tenure.model.plan import Plan, PlannedNodeClaim, UnschedulablePod
 from tenure.scheduling.existing_nodes import ExistingNodes
@@ -25,7 +25,12 @@ from tenure.scheduling.packing.nodes import (
     merge_volume_requirements,
 )
 from tenure.scheduling.packing.packer import Packing, unscheduled_pod
-from tenure.scheduling.packing.planning_budget import PlanningBudget
+from tenure.scheduling.packing.planning_budget import (
+    SEVERAL_ATTEMPTS_STEPS,
+    TERM_STEPS,
+    BudgetExceededError,
+    PlanningBudget,
+)
 from tenure.scheduling.packing.pod_classes import (
     PodClass,
     build_pod_classes,
@@ -36,9 +41,9 @@ from tenure.scheduling.packing.pod_classes import (
     pod_granularity,
 )
 from tenure.scheduling.packing.pod_requirements import PodShape, build_pod_shape, volume_conflict
-from tenure.scheduling.packing.topology_rules import TopologyGroups
+from tenure.scheduling.packing.topology_rules import TopologyGroups, count_unspecific_terms
 from tenure.scheduling.packing.valuation import CapacityValuation
-from tenure.scheduling.pods import MAX_COMBINATIONS, count_combinations
+from tenure.scheduling.pods import MAX_COMBINATIONS, TOPOLOGY_FIELDS, count_combinations
 from tenure.scheduling.snapshot import ClusterFacts
 from tenure.scheduling.volumes import NO_VOLUME_REQUIREMENTS, Attachment, VolumeRequirements, volume_requirements
 
@@ -46,6 +51,8 @@ VolumeAttachments = tuple[dict[int, Mapping[str, int]], dict[int, set[Attachment
 """By node index: limits by CSI driver, and attached volumes."""
 _MAX_FEW_PODS: Final = 300
 """Up to this number of pods, planning is fast enough for several attempts."""
+_FEW_TERMS: Final = 10
+"""Of topology spread and pod (anti-)affinity. Comparing them takes no part of the budget."""
 
 
 class PackingOptions(NamedTuple):
@@ -141,16 +148,36 @@ def plan_pods(shaped_pods: Sequence[tuple[PodShape, PodFact]], inputs: PassInput
         else ({}, {})
     )
     resolved = resolve_volume_requirements(shaped_pods, inputs.facts, inputs.offers, attached.values(), rejected)
-    plannable = list(merge_equal_shapes(resolved, inputs.taints))
+    merged = list(merge_equal_shapes(resolved, inputs.taints))
+    plannable = _without_costly_terms(merged, pass_settings.budget, rejected)
     options_to_try = _OPTIONS if len(plannable) <= _MAX_FEW_PODS else _OPTIONS[:1]
     attempts: list[PackingAttempt] = []
     for options in options_to_try:
         attempts.append(_run_attempt(plannable, inputs.fork(), pass_settings, options, (limits, attached)))
-        if attempts[-1].needs_no_new_nodes:
+        if attempts[-1].needs_no_new_nodes or pass_settings.budget.spent > SEVERAL_ATTEMPTS_STEPS:
             break
     best = min(attempts, key=lambda one: one.cost(pass_settings.node_cost)) if len(attempts) > 1 else attempts[0]
     rejected.sort(key=lambda one: one.pod_uid)
     return _build_plan({pod.uid: pod for _, pod in plannable}, best, rejected)
+
+
+def _without_costly_terms(
+    shaped_pods: Sequence[tuple[PodShape, PodFact]], budget: PlanningBudget, rejected: list[UnschedulablePod]
+) -> Sequence[tuple[PodShape, PodFact]]:
+    """The pods whose terms can be compared with all others within the budget; the others are added to `rejected`."""
+    shapes, costly = {id(shape): shape for shape, _ in shaped_pods}, set[int]()
+    for number, shape in shapes.items():
+        if (count := count_unspecific_terms(shape)) > _FEW_TERMS:
+            try:
+                with budget.share(1):
+                    budget.spend(TERM_STEPS * count * len(shapes))
+            except BudgetExceededError:
+                costly.add(number)
+    if not costly:
+        return shaped_pods
+    reason = f"{TOPOLOGY_FIELDS}: planning takes too long for terms whose selectors name no value of a label"
+    rejected += [unscheduled_pod(pod, reason, POD_UNPLANNABLE) for shape, pod in shaped_pods if id(shape) in costly]
+    return [one for one in shaped_pods if id(one[0]) not in costly]
 
 
 def _run_attempt(
@@ -163,7 +190,12 @@ def _run_attempt(
     topology_groups = _build_topology_groups(inputs, (shape for shape, _ in shaped_pods))
     existing, available = inputs.existing_nodes, inputs.available_resources
     classes = build_pod_classes(
-        shaped_pods, topology_groups, pass_settings.preference_policy, available, inputs.launch_blockers
+        shaped_pods,
+        topology_groups,
+        pass_settings.preference_policy,
+        pass_settings.budget,
+        available,
+        inputs.launch_blockers,
     )
     resources = available.union(*(one.requests for one in classes))
     node_arrays = NodeArrays(existing, sorted(resources), AttachmentLimits(len(existing.nodes), *attached))
@@ -297,11 +329,12 @@ def _can_launch_for(one: PodClass, offers: Iterable[Offer], headroom_by_option: 
     cache."""
     if one.launch_blocker:
         return False
+    variants = [alternative.variant for alternative in one.alternatives if alternative.is_relaxed]
     for offer in offers:
         vector = offer.table.to_vector(one.requests)
         if vector is None:
             continue
-        for option in (offer.restrict(None, alternative.variant) for alternative in reversed(one.alternatives)):
+        for option in (offer.restrict(None, variant) for variant in variants):
             if isinstance(option, RejectionReason):
                 continue
             if option not in headroom_by_option:

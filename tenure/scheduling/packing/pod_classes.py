@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import islice
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Final
@@ -13,6 +14,12 @@ from tenure.apis.resources import CPU, MEMORY
 from tenure.model.facts import HostPort, PodFact, Taint
 from tenure.scheduling.instance_type_table import Amounts
 from tenure.scheduling.packing.patterns import Sizes
+from tenure.scheduling.packing.planning_budget import (
+    ALTERNATIVE_STEPS,
+    PLACEMENT_STEPS,
+    BudgetExceededError,
+    PlanningBudget,
+)
 from tenure.scheduling.packing.pod_requirements import NO_VOLUME_TERMS, PodShape, VolumeTerms
 from tenure.scheduling.packing.topology import UNLIMITED, TopologyGroup, new_node_cap
 from tenure.scheduling.packing.topology_rules import ConstraintAlternative, PodTopologyGroups, TopologyGroups
@@ -65,6 +72,8 @@ def limit_requests(requests: Mapping[str, int], available: Set[str]) -> dict[str
     return {key: amount for key, amount in requests.items() if key in available or key == missing}
 
 
+_FREE_ALTERNATIVES: Final = 20
+"""Of one class, without the budget."""
 _AGE_ORDER: Final = attrgetter("created", "uid")
 _ClassKey = tuple[int, PodTopologyGroups, int, str]
 """Number of the shape, topology groups, priority and launch blocker."""
@@ -74,6 +83,7 @@ def build_pod_classes(
     pods: Iterable[tuple[PodShape, PodFact]],
     topology_groups: TopologyGroups,
     policy: str,
+    budget: PlanningBudget,
     available: Set[str],
     launch_blockers: Mapping[str, str] = MappingProxyType({}),
 ) -> list[PodClass]:
@@ -95,7 +105,9 @@ def build_pod_classes(
         PodClass(
             pods=sorted(members, key=_AGE_ORDER),
             requests=limit_requests(dict(shape.requests), available),
-            alternatives=tuple(topology_groups.constraint_alternatives(shape, members[0], policy)),
+            alternatives=_list_alternatives(
+                topology_groups.constraint_alternatives(shape, members[0], policy), members, budget
+            ),
             counting_groups=groups.counting,
             ports=shape.ports,
             volumes=shape.volumes,
@@ -104,6 +116,23 @@ def build_pod_classes(
         for (_, groups, _, reason), (shape, members) in pods_by_key.items()
     ]
     return sorted(found, key=_queue_order)
+
+
+def _list_alternatives(
+    every: Iterator[ConstraintAlternative], pods: Sequence[PodFact], budget: PlanningBudget
+) -> tuple[ConstraintAlternative, ...]:
+    """All alternatives, or the first ones of a class that exceeds the budget."""
+    found = [*islice(every, _FREE_ALTERNATIVES)]
+    if len(found) == _FREE_ALTERNATIVES and pods[-1].uid not in budget.exceeded:
+        try:
+            with budget.share(len(pods)):
+                for one in every:
+                    budget.spend(ALTERNATIVE_STEPS + PLACEMENT_STEPS * one.is_relaxed)
+                    found.append(one)
+        except BudgetExceededError:
+            reason = "spec.affinity: planning takes too long for its combinations of required terms and preferences"
+            budget.exceeded |= dict.fromkeys((pod.uid for pod in pods), f"{reason}; expected fewer terms")
+    return tuple(found)
 
 
 def min_node_count(classes: Sequence[PodClass]) -> int:

@@ -41,6 +41,8 @@ class ConstraintAlternative:
     without_volumes: Variant
     """The variant without the requirements of its volumes. Spread constraints also count domains that only the volumes
     exclude."""
+    is_relaxed: bool = False
+    """Whether it has no preferences."""
 
     def pin_label(self, key: str, value: str) -> "ConstraintAlternative":
         return ConstraintAlternative(
@@ -179,17 +181,19 @@ class TopologyGroups:
         hard = (*self._required_rules(shape, own_groups), *self._imposed_rules(groups))
         alternatives = node_requirement_alternatives(constraints)
         for preference, soft in self._relaxation_steps(shape, own_groups, policy):
+            is_relaxed = preference is None and not soft
             for strict in alternatives:
                 preferred = strict.intersection(preference) if preference is not None else strict
                 own = intern_variant(preferred, constraints.tolerations)
                 for one in combine_with_volumes(preferred, volume_alternatives):
-                    yield ConstraintAlternative(intern_variant(one, constraints.tolerations), (*hard, *soft), own)
+                    variant = intern_variant(one, constraints.tolerations)
+                    yield ConstraintAlternative(variant, (*hard, *soft), own, is_relaxed)
         if not self._prefer_no_schedule:
             return
         for strict in alternatives:
             own = intern_variant(strict, constraints.tolerations, True)
             for one in combine_with_volumes(strict, volume_alternatives):
-                yield ConstraintAlternative(intern_variant(one, constraints.tolerations, True), hard, own)
+                yield ConstraintAlternative(intern_variant(one, constraints.tolerations, True), hard, own, True)
 
     def _relaxation_steps(self, shape: PodShape, own_groups: frozenset[TopologyGroup], policy: str):  # type: ignore[no-untyped-def]
         """The remaining preferences at each step: preferred node affinity, and soft rules."""
@@ -302,6 +306,16 @@ class TopologyGroups:
             for label in _selected_labels(topology_index.selector):
                 self._by_label.setdefault(label, []).append((len(self._groups), known))
         return known
+
+
+def count_unspecific_terms(shape: PodShape) -> int:
+    """The terms that are compared with all pods, since they name no label of the selected pods."""
+    terms = shape.topology_terms
+    if terms is NO_TOPOLOGY_TERMS:
+        return 0
+    selectors = [one.selector for one in terms.spreads]
+    selectors += [one.selector for one in (*terms.affinity, *terms.anti_affinity)]
+    return sum(None in _selected_labels(one) for one in selectors)
 
 
 def _selected_labels(selector: Selector | None) -> Iterable[tuple[str, str] | None]:

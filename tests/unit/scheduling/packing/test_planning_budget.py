@@ -16,7 +16,7 @@ from tenure.model.facts import AffinityTerm, HostPort, PodFact, PreferredTerm, S
 from tenure.model.instance_types import InstanceType
 from tenure.scheduling.existing_nodes import ExistingNodes
 from tenure.scheduling.nodepool_template import Offer
-from tenure.scheduling.packing import planning_budget
+from tenure.scheduling.packing import planning_budget, planning_pass
 from tenure.scheduling.packing.nodes import NodeArrays
 from tenure.scheduling.packing.packer import Packing
 from tenure.scheduling.packing.planning_budget import PlanningBudget
@@ -59,7 +59,7 @@ def terms(count: int, *, weight: int = 0) -> tuple[AffinityTerm, ...]:
     )
 
 
-def count_calls(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> list[Any]:
+def count_calls(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[Any]:
     calls, original = list[Any](), getattr(owner, name)
 
     def counted(*args: Any, **kwargs: Any) -> Any:
@@ -131,6 +131,44 @@ def test_class_that_exceeds_the_budget_is_rejected_and_others_are_planned(small_
     assert {uid for claim in plan.claims for uid in claim.pods} == {"first", "last"}
     assert [(one.name, one.code) for one in plan.unschedulable] == [("costly", POD_UNPLANNABLE)]
     assert f"planning takes too long for {INSTANCE_TYPE} with {TYPE_COUNT} values" in plan.unschedulable[0].reason
+
+
+@pytest.mark.parametrize(
+    ("costly", "problem"),
+    [
+        (
+            {
+                "terms": tuple(expressions(f"{ZONE} NotIn x{number}") for number in range(4)),
+                "preferred": {f"{ZONE} NotIn y{number}": 1 for number in range(10)},
+            },
+            "its combinations of required terms and preferences",
+        ),
+        (
+            {
+                "anti_affinity": tuple(
+                    AffinityTerm(key=HOSTNAME, selector=expressions(f"app NotIn x{number}")) for number in range(50)
+                )
+            },
+            "terms whose selectors name no value of a label",
+        ),
+    ],
+)
+def test_terms_of_many_classes_share_the_budget(small_budget: pytest.MonkeyPatch, costly: Any, problem: str) -> None:
+    plan = Cluster(pool(), pod("costly", namespace="other", **costly), pod("first"), pod("second")).plan()
+    assert [claim.pods for claim in plan.claims] == [("first", "second")]
+    assert [(one.name, one.code) for one in plan.unschedulable] == [("costly", POD_UNPLANNABLE)]
+    assert problem in plan.unschedulable[0].reason
+
+
+def test_costly_pass_makes_no_further_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts = count_calls(monkeypatch, planning_pass, "_run_attempt")
+    cluster = Cluster(pool(), spread_pod("p", INSTANCE_TYPE), instance_types=many_types())
+    assert cluster.plan().claims
+    assert len(attempts) > 1
+    attempts.clear()
+    monkeypatch.setattr(planning_pass, "SEVERAL_ATTEMPTS_STEPS", 0)
+    assert cluster.plan().claims
+    assert len(attempts) == 1
 
 
 def test_pod_that_exceeded_the_budget_is_planned_again_later(small_budget: pytest.MonkeyPatch) -> None:

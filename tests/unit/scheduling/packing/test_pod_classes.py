@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tenure.model.facts import PodFact, PreferredTerm
+from tenure.scheduling.packing.planning_budget import PlanningBudget
 from tenure.scheduling.packing.pod_classes import build_pod_classes, merge_equal_shapes, pod_granularity
 from tenure.scheduling.packing.pod_requirements import build_pod_shape
 from tenure.scheduling.packing.topology_rules import ConstraintAlternative, TopologyGroups
@@ -34,6 +35,7 @@ def test_equal_pods_form_one_class_and_large_pods_come_first() -> None:
         [(build_pod_shape(one), one) for one in (small, old_small, large, large_memory)],
         TopologyGroups(),
         RESPECT,
+        PlanningBudget(),
         AVAILABLE,
     )
     assert [[one.name for one in pod_class.pods] for pod_class in found] == [["c"], ["d"], ["a", "b"]]
@@ -75,6 +77,7 @@ def test_higher_priority_precedes_larger_pod() -> None:
         [(build_pod_shape(one), one) for one in (pod("a", cpu=4), pod("b", priority=5))],
         TopologyGroups(),
         RESPECT,
+        PlanningBudget(),
         AVAILABLE,
     )
     assert [pod_class.pods[0].name for pod_class in found] == ["b", "a"]
