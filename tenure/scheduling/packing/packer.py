@@ -203,8 +203,10 @@ class Packing:
                 with self.budget.share(len(one.pods)):
                     return self._schedule_alternatives(one)
             except BudgetExceededError:
-                reason = self._explain_exceeded_budget(one.alternatives[0])
-                self.budget.exceeded |= {pod.uid: reason for pod in one.pods}
+                if reason := self._explain_lack_of_room(one, one.alternatives[-1]):
+                    return reason
+                exceeded = self._explain_exceeded_budget(one.alternatives[0])
+                self.budget.exceeded |= {pod.uid: exceeded for pod in one.pods}
         return RejectionReason(self.budget.exceeded[one.pods[-1].uid], POD_UNPLANNABLE)
 
     def _explain_exceeded_budget(self, alternative: ConstraintAlternative) -> str:
@@ -225,11 +227,34 @@ class Packing:
             if self._daemon_groups:
                 self.universe.set_daemon_counts(alternative.rules)
             keys = sorted(domain_keys(alternative.rules), key=lambda key: not _excludes_all(alternative.rules, key))
+            if keys and self._is_launch_excluded(one) and (reason := self._explain_lack_of_room(one, alternative)):
+                continue
             reason = self._schedule_by_domain(one, alternative, keys, len(one.pods))[1]
             if not one.pods:
                 return _FITS
         volumes = " or ".join(str(where) for where in one.volumes.alternatives)
         return RejectionReason(f"{reason}; its volumes need {volumes}", reason.code) if volumes else reason
+
+    def _is_launch_excluded(self, one: PodClass) -> bool:
+        """Whether no type fits such a pod, or every pool has reached its limits."""
+        return not self._may_launch(one) or not any(
+            offer.types_within_limits(np.ones(len(offer.table), dtype=bool)).any()
+            for offer in self.instance_selector.offers
+        )
+
+    def _explain_lack_of_room(self, one: PodClass, alternative: ConstraintAlternative) -> RejectionReason:
+        """Why no node, existing or new, has room for such a pod in any domain; empty if one may."""
+        vector, nothing = self.node_arrays.to_vector(one.requests), self.node_arrays.to_vector({})
+        if (
+            requires_shared_node(alternative.rules)
+            or self._pods_per_node(one, alternative, alternative.variant, vector).any()
+        ):
+            return _FITS
+        if one.launch_blocker:
+            return RejectionReason(one.launch_blocker, BACKOFF)
+        request = NodeRequest(alternative.variant, vector, 1, 1, nothing, nothing, one.ports, rules=alternative.rules)
+        found = self.instance_selector.choose_instance(request)
+        return _FITS if isinstance(found, InstanceChoice) else self._explain_rejections(alternative.variant, found)
 
     def _schedule_by_domain(
         self, one: PodClass, alternative: ConstraintAlternative, keys: Sequence[str], count: int

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE
-from tenure.model.blockers import POD_UNPLANNABLE
+from tenure.model.blockers import LIMITS_EXCEEDED, NO_INSTANCE_TYPE_FITS, POD_UNPLANNABLE
 from tenure.model.disruption.decision import DisruptionRequest
 from tenure.model.facts import AffinityTerm, HostPort, PodFact, PreferredTerm, SpreadConstraint
 from tenure.model.instance_types import InstanceType
@@ -169,6 +169,31 @@ def test_costly_pass_makes_no_further_attempts(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(planning_pass, "SEVERAL_ATTEMPTS_STEPS", 0)
     assert cluster.plan().claims
     assert len(attempts) == 1
+
+
+@pytest.mark.parametrize("keys", [(ZONE,), (INSTANCE_TYPE, ZONE, CAPACITY_TYPE)])
+@pytest.mark.parametrize(
+    ("cpu", "code", "problem"),
+    [(1, LIMITS_EXCEEDED, "limit nodes 1 is reached"), (100, NO_INSTANCE_TYPE_FITS, "needs 100 cpu")],
+)
+def test_topology_does_not_hide_that_no_node_can_be_launched(
+    small_budget: pytest.MonkeyPatch, keys: tuple[str, ...], cpu: int, code: str, problem: str
+) -> None:
+    costly = spread_pod("costly", *keys, cpu=cpu)
+    used = (node("n", cpu=0), nodeclaim("n", on=node("n")))
+    plan = Cluster(pool(limits={"nodes": 1}), *used, costly, instance_types=many_types()).plan()
+    assert [one.code for one in plan.unschedulable] == [code]
+    assert problem in reasons(plan)[0]
+
+
+def test_class_that_exceeds_the_budget_names_the_limit_that_its_first_nodes_reach(
+    small_budget: pytest.MonkeyPatch,
+) -> None:
+    pods = [spread_pod(f"p{number}", INSTANCE_TYPE, cpu=3) for number in range(9)]
+    small_budget.setattr(planning_budget, "FREE_STEPS", 1_500)
+    plan = Cluster(pool(limits={"nodes": 2}), *pods, instance_types=many_types()).plan()
+    assert len(plan.claims) == 2
+    assert {one.code for one in plan.unschedulable} == {LIMITS_EXCEEDED}
 
 
 def test_pod_that_exceeded_the_budget_is_planned_again_later(small_budget: pytest.MonkeyPatch) -> None:
