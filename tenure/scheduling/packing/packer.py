@@ -527,8 +527,7 @@ class Packing:
             caps = hostname_caps(alternative.rules, self.node_arrays.count)
             if caps is not None and caps[node_index] <= 0:
                 continue
-            one.pods = [pod, *(other for other in one.pods if other is not pod)]
-            remaining = one.pods
+            remaining, one.pods = one.pods, [pod]
             self._assign_pods(one, alternative.variant, vector, node_index, 1)
             one.pods = remaining
             return True

@@ -1,11 +1,15 @@
 """NodeClaims of one plan count in the next before any cache shows them; limits apply across plans."""
 
+from typing import Any
+
 import pytest
 
 from tenure.apis.labels import ZONE
 from tenure.model.instance_types import Catalogue
 from tenure.model.plan import Plan
 from tenure.scheduling.cluster_state import Change
+from tenure.scheduling.packing.packer import Packing
+from tenure.scheduling.packing.pod_classes import PodClass
 from tests.unit.scheduling.builders import (
     COMMON,
     Cluster,
@@ -31,6 +35,19 @@ def test_pods_of_committed_nodeclaims_are_not_planned_again() -> None:
     assert {uid: replanned.nominations[uid] for one in first.claims for uid in one.pods} == {
         uid: name for name, one in names.items() for uid in one.pods
     }
+
+
+def test_promised_pods_are_placed_without_a_scan_of_their_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, scanned, assign = Cluster(pool(), *pods(10)), list[int](), Packing._assign_pods
+    cluster.commit(cluster.plan())
+
+    def assign_counted(packing: Packing, one: PodClass, *more: Any) -> None:
+        scanned.append(len(one.pods))
+        assign(packing, one, *more)
+
+    monkeypatch.setattr(Packing, "_assign_pods", assign_counted)
+    assert len(cluster.plan(after=1).nominations) == 10
+    assert scanned == [1] * 10
 
 
 def test_committed_nodeclaim_that_never_appears_counts_for_a_minute() -> None:
