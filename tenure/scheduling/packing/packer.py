@@ -80,17 +80,24 @@ class Packing:
     def __post_init__(self) -> None:
         self.universe = Universe(self.node_arrays, self.instance_selector.offers)
 
-    def retain_promised(self, one: PodClass, promised: Mapping[str, str]) -> None:
-        """Place pods on the nodes that earlier passes launched for them, if they still fit there."""
-        rest = []
-        if self._daemon_groups:
-            for alternative in one.alternatives:
-                self.universe.set_daemon_counts(alternative.rules)
-        for pod in one.pods:
-            node_index = self.node_arrays.existing_nodes.index.get(promised.get(pod.uid, ""))
-            if node_index is None or not self._retain_pod(one, pod, node_index):
-                rest.append(pod)
-        one.pods = rest
+    def retain_promised(self, classes: Iterable[PodClass], promised: Mapping[str, str]) -> None:
+        """Place pods on the nodes that earlier passes launched for them, if they still fit there. They are counted
+        after the last one, since those plans placed them in another order."""
+        retained = list[tuple[PodClass, int]]()
+        for one in classes:
+            rest = []
+            if self._daemon_groups:
+                for alternative in one.alternatives:
+                    self.universe.set_daemon_counts(alternative.rules)
+            for pod in one.pods:
+                node_index = self.node_arrays.existing_nodes.index.get(promised.get(pod.uid, ""))
+                if node_index is None or not self._retain_pod(one, pod, node_index):
+                    rest.append(pod)
+                else:
+                    retained.append((one, node_index))
+            one.pods = rest
+        for one, node_index in retained:
+            self._count_pods(one.counting_groups, node_index, 1)
 
     def count_daemons(self, groups: Iterable[TopologyGroup]) -> None:
         """Count the DaemonSet pods that existing nodes await, and from now on those of new nodes. The anti-affinity of
@@ -476,6 +483,12 @@ class Packing:
     def _assign_pods(
         self, one: PodClass, variant: Variant, vector: Amounts, node_index: int, share: int, rules: Sequence[Rule] = ()
     ) -> None:
+        self._place_pods(one, variant, vector, node_index, share, rules)
+        self._count_pods(one.counting_groups, node_index, share)
+
+    def _place_pods(
+        self, one: PodClass, variant: Variant, vector: Amounts, node_index: int, share: int, rules: Sequence[Rule] = ()
+    ) -> None:
         pods, one.pods = one.pods[:share], one.pods[share:]
         slot = self.node_arrays.slot_at(node_index) if self._daemon_groups else None
         if slot is not None:
@@ -492,7 +505,6 @@ class Packing:
         if node_index < self.node_arrays.existing_count:
             name = self.node_arrays.existing_nodes.nodes[node_index].name
             self.nominations.update((pod.uid, name) for pod in pods)
-        self._count_pods(one.counting_groups, node_index, share)
 
     def _count_pods(self, counted: Iterable[TopologyGroup], node_index: int, share: int) -> None:
         undetermined = self._undetermined.setdefault(node_index, {})
@@ -528,7 +540,7 @@ class Packing:
             if caps is not None and caps[node_index] <= 0:
                 continue
             remaining, one.pods = one.pods, [pod]
-            self._assign_pods(one, alternative.variant, vector, node_index, 1)
+            self._place_pods(one, alternative.variant, vector, node_index, 1)
             one.pods = remaining
             return True
         return False

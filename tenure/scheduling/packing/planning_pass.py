@@ -202,8 +202,7 @@ def _run_attempt(
     packing = create_packing(node_arrays, inputs.offers, inputs.closed, classes, pass_settings, options)
     _count_running_pods(inputs.facts, topology_groups, packing, {pod.uid for _, pod in shaped_pods})
     if inputs.promised:
-        for one in classes:
-            packing.retain_promised(one, inputs.promised)
+        packing.retain_promised(classes, inputs.promised)
     packing.schedule_all(classes)
     pods = {pod.uid: pod for _, pod in shaped_pods}
     planned_nodeclaims = PlannedNodeClaims(

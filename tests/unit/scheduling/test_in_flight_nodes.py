@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tenure.apis.labels import ZONE
+from tenure.apis.labels import HOSTNAME, ZONE
+from tenure.model.facts import SpreadConstraint
 from tenure.model.instance_types import Catalogue
 from tenure.model.plan import Plan
 from tenure.scheduling.cluster_state import Change
@@ -14,6 +15,7 @@ from tests.unit.scheduling.builders import (
     COMMON,
     Cluster,
     daemonset,
+    expressions,
     instance_type,
     launched_nodeclaim,
     node,
@@ -38,16 +40,29 @@ def test_pods_of_committed_nodeclaims_are_not_planned_again() -> None:
 
 
 def test_promised_pods_are_placed_without_a_scan_of_their_class(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster, scanned, assign = Cluster(pool(), *pods(10)), list[int](), Packing._assign_pods
+    cluster, scanned, assign = Cluster(pool(), *pods(10)), list[int](), Packing._place_pods
     cluster.commit(cluster.plan())
 
     def assign_counted(packing: Packing, one: PodClass, *more: Any) -> None:
         scanned.append(len(one.pods))
         assign(packing, one, *more)
 
-    monkeypatch.setattr(Packing, "_assign_pods", assign_counted)
+    monkeypatch.setattr(Packing, "_place_pods", assign_counted)
     assert len(cluster.plan(after=1).nominations) == 10
     assert scanned == [1] * 10
+
+
+def test_pods_that_a_node_was_launched_for_do_not_exclude_each_other() -> None:
+    """The plan placed the small pod first, as kube-scheduler may do."""
+    spread = SpreadConstraint(key=HOSTNAME, max_skew=1, selector=expressions("app In web"))
+    web = [pod(f"web-{number}", cpu=0.5, labels={"app": "web"}) for number in range(3)]
+    cluster = Cluster(pool(), pod("small", cpu=0.1, spreads=(spread,)), *web)
+    first = cluster.plan()
+    assert [sorted(one.pods) for one in first.claims] == [["small", "web-0", "web-1", "web-2"]]
+    cluster.commit(first)
+    second = cluster.plan(after=1)
+    assert not second.claims
+    assert len(second.nominations) == 4
 
 
 def test_committed_nodeclaim_that_never_appears_counts_for_a_minute() -> None:
