@@ -11,7 +11,7 @@ from tenure.clock import CLOCK
 from tenure.controller.cache.availability import NotReadyTracker, terminating_nodes
 from tenure.controller.cache.changes import ChangeSet
 from tenure.controller.cache.cluster_cache import ClusterCache
-from tenure.controller.cache.nominations import Nominations
+from tenure.controller.cache.nominations import Nomination, Nominations
 from tenure.controller.capacity_buffers import CapacityBuffers
 from tenure.model.facts import PodFact
 from tenure.model.observations import ObservedDemand
@@ -115,10 +115,16 @@ def classify_pods(
     cache: ClusterCache, nominations: Nominations, not_ready: NotReadyTracker, now: datetime
 ) -> PendingPods:
     """Pods that kube-scheduler cannot place and pods on terminating nodes, without and with a valid nomination. Checks
-    each pod once, since an interruption burst has hundreds of them at every burst of changes."""
+    each pod once, and the node of a plan's nominations once: every burst of changes may have thousands of them."""
     pending, nominated, next_expiry = list[PodFact](), set[str](), NO_END
+    expiries: dict[tuple[str, datetime], datetime | None] = {}
     for pod in list_pods_needing_nodes(cache, now):
-        expires_at = _nomination_expires_at(pod, cache, nominations, not_ready, now)
+        expires_at, nomination = None, nominations.nomination_of(pod.uid)
+        if nomination is not None:
+            key = nomination.target, nomination.at
+            if key not in expiries:
+                expiries[key] = _nomination_expires_at(nomination, cache, nominations, not_ready, now)
+            expires_at = expiries[key]
         if expires_at is None or expires_at <= now:
             pending.append(pod)
         else:
@@ -156,12 +162,9 @@ def waiting_for(cache: ClusterCache, volume_claims: Collection[str]) -> list[str
 
 
 def _nomination_expires_at(
-    pod: PodFact, cache: ClusterCache, nominations: Nominations, not_ready: NotReadyTracker, now: datetime
+    nomination: Nomination, cache: ClusterCache, nominations: Nominations, not_ready: NotReadyTracker, now: datetime
 ) -> datetime | None:
-    """`NO_END` while the nominated node is starting; None for a pod without a valid nomination."""
-    nomination = nominations.nomination_of(pod.uid)
-    if nomination is None:
-        return None
+    """`NO_END` while the nominated node is starting; None for an invalid nomination."""
     claim = cache.nodeclaims.get(nomination.target)
     if claim is not None:
         if claim.deleting or claim.name in cache.interrupted:

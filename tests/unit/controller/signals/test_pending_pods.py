@@ -1,11 +1,12 @@
 """Which pods are pending demand, how long a nomination lasts, and when the workflow is signaled."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 
 import pytest
 
-from tenure.controller.cache.nominations import Nominations
+from tenure.controller.cache.availability import NotReadyTracker
+from tenure.controller.cache.nominations import Nomination, Nominations
 from tenure.controller.signals.pending_pods import (
     Batcher,
     ProvisioningTrigger,
@@ -13,7 +14,7 @@ from tenure.controller.signals.pending_pods import (
     needs_plan,
 )
 from tenure.kube.facts.pods import pod_fact
-from tenure.model.facts import PodFact
+from tenure.model.facts import NodeClaimFact, PodFact
 from tenure.model.observations import ObservedDemand
 from tests.support.controller import builders
 from tests.support.controller.builders import CacheHarness, at, claim, node, not_ready_tracker, pod
@@ -318,3 +319,23 @@ def test_next_expiry_is_that_of_the_earliest_nomination(harness: CacheHarness) -
     nominations.nominate({"uid-r": "up"}, at(5))
     assert classify_pods(harness.cache, nominations, not_ready_tracker(harness), at(6)).next_expiry == at(23)
     assert classify_pods(harness.cache, nominations, not_ready_tracker(harness), at(23)).next_expiry == at(25)
+
+
+def test_node_is_checked_once_for_all_nominations_of_a_plan(
+    harness: CacheHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked, original = list[datetime](), NotReadyTracker.pod_expected_until
+
+    def check(
+        self: NotReadyTracker, claim: NodeClaimFact, nominations: Nominations, nomination: Nomination, now: datetime
+    ) -> datetime:
+        checked.append(nomination.at)
+        return original(self, claim, nominations, nomination, now)
+
+    monkeypatch.setattr(NotReadyTracker, "pod_expected_until", check)
+    harness.apply_objects("pods", *(pod(f"p{number}") for number in range(6)))
+    nominations = Nominations()
+    nominations.nominate({f"uid-p{number}": "up" for number in range(4)}, at(0))
+    nominations.nominate({"uid-p4": "up", "uid-p5": "up"}, at(15))
+    assert pending_names(harness, nominations, 22) == ["p0", "p1", "p2", "p3"]
+    assert checked == [at(0), at(15)]
