@@ -78,13 +78,16 @@ class PodGroups:
             self._last_by_owner[pod.owner_uid] = pod, group
         return group
 
+    def forget_owner(self, uid: str) -> None:
+        self._last_by_owner.pop(uid, None)
+
 
 class PendingGroups:
     """The groups of the pending pods."""
 
     def __init__(self) -> None:
-        self._group_of: dict[str, str] = {}
-        """By UID of the pod."""
+        self._known: dict[str, tuple[str, str]] = {}
+        """Group and UID of the owner, by UID of the pod."""
         self._counts = Counter[str]()
         """Pods by group. No count is zero."""
         self._hashed = PodGroups()
@@ -94,12 +97,13 @@ class PendingGroups:
 
     def update(self, uid: str, pod: PodFact | None) -> None:
         """None: the pod is not pending."""
-        if before := self._group_of.pop(uid, ""):
-            self._counts[before] -= 1
-            if not self._counts[before]:
-                del self._counts[before]
+        if before := self._known.pop(uid, None):
+            group, owner = before
+            self._counts[group] -= 1
+            if not self._counts[group]:
+                del self._counts[group]
+                self._hashed.forget_owner(owner)
         if pod is not None:
-            group = self._group_of[uid] = self._hashed.group_of(pod)
+            group = self._hashed.group_of(pod)
+            self._known[uid] = group, pod.owner_uid
             self._counts[group] += 1
-        if not self._group_of:
-            self._hashed = PodGroups()

@@ -8,6 +8,7 @@ from hypothesis import strategies as some
 from tenure.controller.planning.pod_groups import PendingGroups, pod_group
 from tenure.kube.facts.pods import pod_fact
 from tenure.model.facts import PodFact
+from tests.support.containers import count_entries
 from tests.unit.controller.planning.launches import web
 
 
@@ -47,3 +48,14 @@ def test_pending_groups_are_those_of_the_pending_pods(changes: list[tuple[int, i
 
 def sized(cpu: int) -> PodFact:
     return fact("p", owner="ReplicaSet").model_copy(update={"requests": {"cpu": cpu}})
+
+
+def test_groups_of_former_pods_leave_no_entries() -> None:
+    """Some pod is pending at all times in many clusters."""
+    pending = PendingGroups()
+    pending.update("forever", fact())
+    before = count_entries(pending)
+    for number in range(3):
+        pending.update("p", fact().model_copy(update={"owner_uid": str(number)}))
+        pending.update("p", None)
+    assert count_entries(pending) == before
