@@ -128,12 +128,17 @@ class Tests:
 
 
 def statement_lines(tree: ast.AST, line: int) -> list[int]:
-    """Lines of the innermost statement at a line, without the statements inside it."""
+    """Lines of the innermost statement at a line, with its decorators and without the statements inside it."""
     statements = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
-    inner = max((one for one in statements if one.lineno <= line <= (one.end_lineno or 0)), key=lambda one: one.lineno)
+    found = [one for one in statements if first_line(one) <= line <= (one.end_lineno or 0)]
+    inner = max(found, key=lambda one: one.lineno)
     body = getattr(inner, "body", None)
     last = max(inner.lineno, body[0].lineno - 1) if body else inner.end_lineno or inner.lineno
     return list(range(inner.lineno, last + 1))
+
+
+def first_line(statement: ast.stmt) -> int:
+    return min(one.lineno for one in (statement, *getattr(statement, "decorator_list", ())))
 
 
 def run_affected_tests(scratch: Scratch, tests: Tests, mutant: Mutant, budget: float) -> tuple[str, str]:

@@ -29,7 +29,7 @@ from tenure.policy.lifecycle.ready import (
     decide_ready,
     drain_rules,
     expiry_of,
-    is_needed_again,
+    is_empty_node_needed,
 )
 from workflows.activity_options import PATCH, execute_unless, with_summary
 from workflows.metrics import count_empty
@@ -204,7 +204,7 @@ async def _delete_with_permit(context: NodeClaimContext, decision: ReadyDecision
     )
 
     def is_retracted() -> bool:
-        is_needed = decision.why == EMPTY and is_needed_again(context.state, context.now)
+        is_needed = decision.why == EMPTY and is_empty_node_needed(context.state, context.now)
         return is_needed or is_disruption_blocked(context)
 
     try:

@@ -77,7 +77,7 @@ class WorkflowNotifier:
         self._static_capacity, self._repair_mode, self._discovered = static_capacity, repair_mode, discovered
         self._due, self._drain_changes = DelayingQueue(), DrainChanges(cache)
         self._deferred: dict[str, set[str]] = {}
-        self._held: set[str] = set()
+        self._awaiting_plan: set[str] = set()
         """The NodeClaims that were observed before the first plan."""
         self._nodepools_notified: dict[str, datetime] = {}
 
@@ -89,8 +89,8 @@ class WorkflowNotifier:
         self._notify_deleted_objects(changes, now)
         self._requeue_due(changes, now)
         if not known.warm_up_until:
-            changes.nodeclaims |= self._held
-            self._held = set()
+            changes.nodeclaims |= self._awaiting_plan
+            self._awaiting_plan = set()
         self._for_each(
             NODE_CLAIMS,
             self._take_ready(changes.nodeclaims, "claim", known.nodeclaims and known.nodes and known.policies),
@@ -190,7 +190,7 @@ class WorkflowNotifier:
         recheck_at = self._recheck_at(digest, claim, now)
         self._due.schedule(f"claim/{name}", min((at for at in (recheck_at, drain_recheck_at) if at), default=None))
         if digest.observed.hold_until:
-            self._held.add(name)
+            self._awaiting_plan.add(name)
         identity = self.identity_of(claim)
         start = Start(
             "NodeClaim",
@@ -270,8 +270,8 @@ class WorkflowNotifier:
         return self._began if before else None
 
     def _recheck_at(self, digest: Digest, claim: NodeClaimFact, now: datetime) -> datetime | None:
-        held_until, nodes = digest.observed.hold_until, self._cache.nodes_of(claim)
-        times = (held_until, digest.recheck_at, early_eviction_until(nodes, now))
+        eviction_until = early_eviction_until(self._cache.nodes_of(claim), now)
+        times = (digest.observed.hold_until, digest.recheck_at, eviction_until)
         return min((one for one in times if one), default=None)
 
     def _notify_deleted_objects(self, changes: ChangeSet, now: datetime) -> None:

@@ -244,7 +244,7 @@ def empty_due_at(state: NodeClaimState) -> datetime | None:
     return max(due, observed.hold_until) if observed.hold_until else due
 
 
-def is_needed_again(state: NodeClaimState, now: datetime) -> bool:
+def is_empty_node_needed(state: NodeClaimState, now: datetime) -> bool:
     """Whether a later observation no longer allows the deletion of the empty node."""
     due = empty_due_at(state)
     return not state.observed.deleting and (due is None or now < due)

@@ -210,7 +210,7 @@ class Packing:
                 with self.budget.share(len(one.pods)):
                     return self._schedule_alternatives(one)
             except BudgetExceededError:
-                if reason := self._explain_lack_of_room(one, one.alternatives[-1]):
+                if reason := self._explain_missing_capacity(one, one.alternatives[-1]):
                     return reason
                 exceeded = self._explain_exceeded_budget(one.alternatives[0])
                 self.budget.exceeded |= {pod.uid: exceeded for pod in one.pods}
@@ -234,7 +234,7 @@ class Packing:
             if self._daemon_groups:
                 self.universe.set_daemon_counts(alternative.rules)
             keys = sorted(domain_keys(alternative.rules), key=lambda key: not _excludes_all(alternative.rules, key))
-            if keys and self._is_launch_excluded(one) and (reason := self._explain_lack_of_room(one, alternative)):
+            if keys and self._is_launch_excluded(one) and (reason := self._explain_missing_capacity(one, alternative)):
                 continue
             reason = self._schedule_by_domain(one, alternative, keys, len(one.pods))[1]
             if not one.pods:
@@ -249,7 +249,7 @@ class Packing:
             for offer in self.instance_selector.offers
         )
 
-    def _explain_lack_of_room(self, one: PodClass, alternative: ConstraintAlternative) -> RejectionReason:
+    def _explain_missing_capacity(self, one: PodClass, alternative: ConstraintAlternative) -> RejectionReason:
         """Why no node, existing or new, has room for such a pod in any domain; empty if one may."""
         vector, nothing = self.node_arrays.to_vector(one.requests), self.node_arrays.to_vector({})
         if (
@@ -483,10 +483,10 @@ class Packing:
     def _assign_pods(
         self, one: PodClass, variant: Variant, vector: Amounts, node_index: int, share: int, rules: Sequence[Rule] = ()
     ) -> None:
-        self._place_pods(one, variant, vector, node_index, share, rules)
+        self._pack_pods(one, variant, vector, node_index, share, rules)
         self._count_pods(one.counting_groups, node_index, share)
 
-    def _place_pods(
+    def _pack_pods(
         self, one: PodClass, variant: Variant, vector: Amounts, node_index: int, share: int, rules: Sequence[Rule] = ()
     ) -> None:
         pods, one.pods = one.pods[:share], one.pods[share:]
@@ -540,7 +540,7 @@ class Packing:
             if caps is not None and caps[node_index] <= 0:
                 continue
             remaining, one.pods = one.pods, [pod]
-            self._place_pods(one, alternative.variant, vector, node_index, 1)
+            self._pack_pods(one, alternative.variant, vector, node_index, 1)
             one.pods = remaining
             return True
         return False

@@ -26,7 +26,7 @@ from tenure.scheduling.packing.nodes import (
 )
 from tenure.scheduling.packing.packer import Packing, unscheduled_pod
 from tenure.scheduling.packing.planning_budget import (
-    SEVERAL_ATTEMPTS_STEPS,
+    MULTIPLE_ATTEMPTS_STEPS,
     TERM_STEPS,
     BudgetExceededError,
     PlanningBudget,
@@ -154,7 +154,7 @@ def plan_pods(shaped_pods: Sequence[tuple[PodShape, PodFact]], inputs: PassInput
     attempts: list[PackingAttempt] = []
     for options in options_to_try:
         attempts.append(_run_attempt(plannable, inputs.fork(), pass_settings, options, (limits, attached)))
-        if attempts[-1].needs_no_new_nodes or pass_settings.budget.spent > SEVERAL_ATTEMPTS_STEPS:
+        if attempts[-1].needs_no_new_nodes or pass_settings.budget.spent > MULTIPLE_ATTEMPTS_STEPS:
             break
     best = min(attempts, key=lambda one: one.cost(pass_settings.node_cost)) if len(attempts) > 1 else attempts[0]
     rejected.sort(key=lambda one: one.pod_uid)

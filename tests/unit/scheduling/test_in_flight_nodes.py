@@ -40,14 +40,14 @@ def test_pods_of_committed_nodeclaims_are_not_planned_again() -> None:
 
 
 def test_promised_pods_are_placed_without_a_scan_of_their_class(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster, scanned, assign = Cluster(pool(), *pods(10)), list[int](), Packing._place_pods
+    cluster, scanned, assign = Cluster(pool(), *pods(10)), list[int](), Packing._pack_pods
     cluster.commit(cluster.plan())
 
     def assign_counted(packing: Packing, one: PodClass, *more: Any) -> None:
         scanned.append(len(one.pods))
         assign(packing, one, *more)
 
-    monkeypatch.setattr(Packing, "_place_pods", assign_counted)
+    monkeypatch.setattr(Packing, "_pack_pods", assign_counted)
     assert len(cluster.plan(after=1).nominations) == 10
     assert scanned == [1] * 10
 

@@ -94,12 +94,12 @@ def test_empty_node_is_held_during_the_warm_up(harness: NotifierHarness, planned
     """Pods that a new host has not planned yet may need the node, although it may be empty since long."""
     harness.add_running_node()
     harness.notify(1, replace(ALL_SYNCED, warm_up_until=at(30)))
-    held = harness.last_observed()
+    first = harness.last_observed()
     assert not harness.signal_queue.signals[-1].low_priority
-    assert held.empty and held.empty_since_unseen and held.hold_until == at(30)
+    assert first.empty and first.empty_since_unseen and first.hold_until == at(30)
     assert harness.notifier.next_due_at() == at(30)
     harness.notify(planned)
-    assert harness.last_observed() == held.model_copy(
+    assert harness.last_observed() == first.model_copy(
         update={"hold_until": None, "number": harness.last_observed().number}
     )
 

@@ -166,7 +166,7 @@ def test_costly_pass_makes_no_further_attempts(monkeypatch: pytest.MonkeyPatch) 
     assert cluster.plan().claims
     assert len(attempts) > 1
     attempts.clear()
-    monkeypatch.setattr(planning_pass, "SEVERAL_ATTEMPTS_STEPS", 0)
+    monkeypatch.setattr(planning_pass, "MULTIPLE_ATTEMPTS_STEPS", 0)
     assert cluster.plan().claims
     assert len(attempts) == 1
 
