@@ -138,7 +138,8 @@ def statement_lines(tree: ast.AST, line: int) -> list[int]:
 
 
 def first_line(statement: ast.stmt) -> int:
-    return min(one.lineno for one in (statement, *getattr(statement, "decorator_list", ())))
+    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+    return min(statement.lineno, *(one.lineno for one in decorators)) if decorators else statement.lineno
 
 
 def run_affected_tests(scratch: Scratch, tests: Tests, mutant: Mutant, budget: float) -> tuple[str, str]:
