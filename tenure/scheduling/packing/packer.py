@@ -80,24 +80,27 @@ class Packing:
     def __post_init__(self) -> None:
         self.universe = Universe(self.node_arrays, self.instance_selector.offers)
 
-    def retain_promised(self, classes: Iterable[PodClass], promised: Mapping[str, str]) -> None:
+    def retain_promised(self, classes: Sequence[PodClass], promised: Mapping[str, str]) -> None:
         """Place pods on the nodes that earlier passes launched for them, if they still fit there. They are counted
-        after the last one, since those plans placed them in another order."""
-        retained = list[tuple[PodClass, int]]()
-        for one in classes:
-            rest = []
-            if self._daemon_groups:
-                for alternative in one.alternatives:
-                    self.universe.set_daemon_counts(alternative.rules)
-            for pod in one.pods:
-                node_index = self.node_arrays.existing_nodes.index.get(promised.get(pod.uid, ""))
-                if node_index is None or not self._retain_pod(one, pod, node_index):
-                    rest.append(pod)
-                else:
-                    retained.append((one, node_index))
-            one.pods = rest
-        for one, node_index in retained:
-            self._count_pods(one.counting_groups, node_index, 1)
+        after each round, since those plans placed them in another order. The next round is for pod affinity to them."""
+        while retained := [(one, node_index) for one in classes for node_index in self._retain_class(one, promised)]:
+            for one, node_index in retained:
+                self._count_pods(one.counting_groups, node_index, 1)
+
+    def _retain_class(self, one: PodClass, promised: Mapping[str, str]) -> list[int]:
+        """The node indexes of the retained pods."""
+        retained, rest = list[int](), list[PodFact]()
+        if self._daemon_groups:
+            for alternative in one.alternatives:
+                self.universe.set_daemon_counts(alternative.rules)
+        for pod in one.pods:
+            node_index = self.node_arrays.existing_nodes.index.get(promised.get(pod.uid, ""))
+            if node_index is None or not self._retain_pod(one, pod, node_index):
+                rest.append(pod)
+            else:
+                retained.append(node_index)
+        one.pods = rest
+        return retained
 
     def count_daemons(self, groups: Iterable[TopologyGroup]) -> None:
         """Count the DaemonSet pods that existing nodes await, and from now on those of new nodes. The anti-affinity of

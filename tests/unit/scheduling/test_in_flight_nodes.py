@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tenure.apis.labels import HOSTNAME, ZONE
-from tenure.model.facts import SpreadConstraint
+from tenure.model.facts import AffinityTerm, SpreadConstraint
 from tenure.model.instance_types import Catalogue
 from tenure.model.plan import Plan
 from tenure.scheduling.cluster_state import Change
@@ -63,6 +63,15 @@ def test_pods_that_a_node_was_launched_for_do_not_exclude_each_other() -> None:
     second = cluster.plan(after=1)
     assert not second.claims
     assert len(second.nominations) == 4
+
+
+def test_pods_stay_on_the_node_that_was_launched_for_them_and_the_pods_of_their_affinity() -> None:
+    follows = AffinityTerm(key=HOSTNAME, selector=expressions("app In web"))
+    others = [pod(f"other-{number}", cpu=3) for number in range(3)]
+    cluster = Cluster(pool(), pod("web", cpu=0.5, labels={"app": "web"}), pod("follower", affinity=(follows,)), *others)
+    names = cluster.commit(cluster.plan())
+    second = cluster.plan(after=1)
+    assert {uid: name for name, one in names.items() for uid in one.pods} == second.nominations
 
 
 def test_committed_nodeclaim_that_never_appears_counts_for_a_minute() -> None:
