@@ -40,19 +40,22 @@ _ZONE_KEYS: Final = (
     "failure-domain.beta.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region",
 )
+_BETA_STORAGE_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+"""kube-scheduler reads this annotation before `spec.storageClassName` (`GetPersistentVolumeClaimClass`)."""
 _BETWEEN_ZONES: Final = "__"
 """Separator of the zones in the label of a volume with several."""
 
 
 def volume_claim_fact(claim: Json) -> VolumeClaimFact:
     metadata, spec = claim["metadata"], claim.get("spec") or {}
+    annotations = metadata.get("annotations") or {}
     return VolumeClaimFact(
         namespace=metadata["namespace"],
         name=metadata["name"],
         volume=spec.get("volumeName") or "",
-        bound=labels.PV_BIND_COMPLETED in (metadata.get("annotations") or {}),
+        bound=labels.PV_BIND_COMPLETED in annotations,
         lost=(claim.get("status") or {}).get("phase") == "Lost",
-        storage_class=spec.get("storageClassName") or "",
+        storage_class=annotations.get(_BETA_STORAGE_CLASS) or spec.get("storageClassName") or "",
         deleting="deletionTimestamp" in metadata,
     )
 

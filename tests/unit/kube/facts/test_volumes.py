@@ -37,6 +37,11 @@ def test_volume_claim_is_bound_if_its_annotation_says_so() -> None:
     assert volume_claim_fact(claim({"pv.kubernetes.io/bind-completed": "yes"}, volumeName="pv")).bound
 
 
+def test_beta_annotation_precedes_the_storage_class_of_the_spec() -> None:
+    annotated = claim({"volume.beta.kubernetes.io/storage-class": "io2"}, storageClassName="gp3")
+    assert volume_claim_fact(annotated).storage_class == "io2"
+
+
 def test_lost_and_terminating_volume_claims_are_recognized() -> None:
     assert volume_claim_fact(claim(phase="Lost")).lost and not volume_claim_fact(claim(phase="Bound")).lost
     terminating = claim()
