@@ -22,7 +22,7 @@ from kubernetes.aio.config.kube_config import KUBE_CONFIG_DEFAULT_LOCATION
 
 from tenure.clock import CLOCK
 from tenure.endpoints import Endpoints
-from tenure.kube.client.errors import CONNECTION_ERRORS, Json, fault_of, fault_of_connection
+from tenure.kube.client.errors import CONNECTION_ERRORS, Json, fault_of, fault_of_connection, read_json
 from tenure.kube.client.json_reader import parse_json
 from tenure.kube.client.rate_limiter import RateLimiter
 from tenure.kube.client.resources import resource_of
@@ -134,10 +134,9 @@ class KubeClient:
         """
         with TRACES.start_call(f"{method} {resource_of(path)}", {"http.request.method": method, "url.path": path}):
             for attempt in range(THROTTLED_TRIES):
-                response = await self.send(method, path, **options)
+                response, what = await self.send(method, path, **options), f"{method} {path}"
                 if response.is_success:
-                    return response.parse_json()
-                what = f"{method} {path}"
+                    return read_json(response.body, what=what) if response.body else {}
                 fault = fault_of(response.code, response.body, what=what, retry_after=response.retry_after)
                 if not isinstance(fault, Throttled) or attempt == THROTTLED_TRIES - 1:
                     break

@@ -33,6 +33,15 @@ def status_of(body: bytes) -> Json:
     return parsed if isinstance(parsed, dict) and parsed.get("kind") == "Status" else {}
 
 
+def read_json(body: bytes, *, what: str) -> Json:
+    """The JSON of a successful response. Raises TryLater for other bodies, for example the page of a proxy."""
+    try:
+        parsed: Json = parse_json(body)
+    except ValueError as error:
+        raise TryLater(f"{what}: expected JSON, got {body[:100]!r}") from error
+    return parsed
+
+
 def fault_of(code: int, body: bytes, *, what: str, retry_after: str | None) -> Fault:
     """The fault of a response other than 2xx. `what`: the request, for the message."""
     status = status_of(body)

@@ -13,8 +13,7 @@ from typing import Any, Final
 import structlog
 
 from tenure.kube.client.client import KubeClient
-from tenure.kube.client.errors import Json
-from tenure.kube.client.json_reader import parse_json
+from tenure.kube.client.errors import Json, read_json
 from tenure.kube.client.resources import Resource
 from tenure.model.errors import Fault, Forbidden, NotFound, TryLater
 
@@ -172,7 +171,7 @@ class ListWatch:
         async with self.client.stream_lines(self.resource.path(), params=params, silence=self.silence) as lines:
             self.cut_since = None
             async for line in lines:
-                self._handle_event(parse_json(line))
+                self._handle_event(read_json(line, what=f"WATCH {self.resource.path()}"))
 
     def _handle_event(self, event: dict[str, Any]) -> None:
         kind, item = event["type"], event["object"]

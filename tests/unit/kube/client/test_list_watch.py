@@ -10,6 +10,7 @@ from unittest.mock import AsyncMock
 from weakref import finalize
 
 import pytest
+from aiohttp import web
 
 from tenure.kube.client import list_watch
 from tenure.kube.client.client import KubeClient
@@ -234,6 +235,22 @@ async def test_line_longer_than_any_buffer_is_delivered() -> None:
     async with watch_nodes(api) as (_, recorder):
         await wait_until(lambda: len(recorder.deltas) == 1)
     assert recorder.deltas[0].object == big
+
+
+async def respond_as_proxy(_: web.Request) -> web.StreamResponse:
+    return web.Response(text="<html>\nlogin</html>\n")
+
+
+async def test_page_of_a_proxy_does_not_end_the_watch() -> None:
+    api = FakeApi()
+    api.lists = [respond_as_proxy, list_response(1)]
+    api.watches = [respond_as_proxy, watch_response(event("ADDED", item("a", 2)))]
+    async with watch_nodes(api) as (_, recorder):
+        await wait_until(lambda: recorder.descriptions == ["+a@2"])
+    api.lists = [respond_as_proxy]
+    async with serve_api(api) as client:
+        with pytest.raises(TryLater, match="GET /api/v1/nodes: expected JSON, got b'<html>"):
+            await client.request("GET", NODES.path())
 
 
 async def test_throttled_request_is_retried_after_retry_after() -> None:
