@@ -173,6 +173,10 @@ def test_overlapping_requests_do_not_use_one_device_twice(harness: DeviceHarness
         ([request(future={})], "spec.devices.requests[gpu].exactly.future"),
         ([{"name": "gpu", "firstAvailable": [{"name": "a"}]}], "spec.devices.requests[gpu].firstAvailable"),
         ([request(1, "device.attributes.exists(a, true)")], "spec.devices.requests[gpu].exactly.selectors[0].cel"),
+        (
+            [request(selectors=[{"cel": {"expression": "true", "future": 1}}])],
+            "spec.devices.requests[gpu].exactly.selectors[0].cel.future",
+        ),
         ([request(1, "device.driver.lowerAscii() == 'a'")], "spec.devices.requests[gpu].exactly.selectors[0].cel"),
     ],
 )

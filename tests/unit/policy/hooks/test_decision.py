@@ -253,6 +253,8 @@ def test_request_body_and_job_environment_have_the_same_content() -> None:
         (CallResult(status=302), "failed"),
         (CallResult(status=404), "failed"),
         (CallResult(status=408), None),
+        (CallResult(status=424), "failed"),
+        (CallResult(status=425), None),
         (CallResult(status=429, retry_after=5), None),
         (CallResult(status=503), None),
     ],
