@@ -26,6 +26,7 @@ from tenure.scheduling.packing.packer import Packing
 from tenure.scheduling.packing.planning_pass import PassInputs, PassSettings, VolumeAttachments
 from tenure.scheduling.packing.pod_classes import limit_requests
 from tenure.scheduling.packing.pod_requirements import NO_TOPOLOGY_TERMS, PodShape, PodTopologyTerms, build_pod_shape
+from tenure.scheduling.packing.topology import include_unions
 from tenure.scheduling.packing.topology_rules import TopologyGroups
 from tenure.scheduling.snapshot import ClusterFacts
 from tenure.scheduling.volumes import volume_attachments
@@ -192,7 +193,7 @@ class ClusterSnapshot:
                 if not removed[node_index]:
                     packing.count_running(groups, node_index, pods)
         for pod, known_labels in self._pods_on_new_nodes:
-            for group in topology_groups.groups_of(pod).counting:
+            for group in include_unions(topology_groups.groups_of(pod).counting):
                 one = known_labels.get(group.topology_index.key)
                 if one is not None and not group.hostname:
                     group.add_to_domain(next(iter(one.values)), 1)

@@ -38,6 +38,7 @@ from tenure.scheduling.packing.topology import (
     TopologyGroup,
     domain_keys,
     hostname_caps,
+    include_unions,
     new_node_cap,
     on_node_of_daemons,
     requires_shared_node,
@@ -126,7 +127,7 @@ class Packing:
             if found := len(uids & group.daemons):
                 self._count_pods((group,), node_index, found)
 
-    def count_running(self, counted: Iterable[TopologyGroup], node_index: int, pods: int = 1) -> None:
+    def count_running(self, counted: Sequence[TopologyGroup], node_index: int, pods: int = 1) -> None:
         """Count running pods of an existing node."""
         self._count_pods(counted, node_index, pods)
 
@@ -199,9 +200,8 @@ class Packing:
         for rule in filter(_is_limited_by_domain, rules):
             group, sign = rule.group, 1 if isinstance(rule, SpreadRule) else -1
             for node_index in sorted(self._open_nodes.pop(group, ())):
-                counts = self._undetermined[node_index]
-                variants = self.universe.possible_domains(node_index, group.topology_index.key)
-                if variants and any(counted is group for counted, _ in counts.get(group.topology_index.key, ())):
+                counts, key = self._undetermined[node_index], group.topology_index.key
+                if key in counts and (variants := self.universe.possible_domains(node_index, key)):
                     name = min(variants, key=lambda one: sign * group.domain_count(one))
                     self.node_arrays.assign_pods(node_index, self.node_arrays.to_vector({}), [], variants[name])
                     self._count_determined(node_index, counts)
@@ -509,15 +509,21 @@ class Packing:
             name = self.node_arrays.existing_nodes.nodes[node_index].name
             self.nominations.update((pod.uid, name) for pod in pods)
 
-    def _count_pods(self, counted: Iterable[TopologyGroup], node_index: int, share: int) -> None:
-        undetermined = self._undetermined.setdefault(node_index, {})
-        for group in counted:
+    def _count_pods(self, counted: Sequence[TopologyGroup], node_index: int, share: int) -> None:
+        undetermined, domains = self._undetermined.setdefault(node_index, {}), dict[str, str | None]()
+        for group in include_unions(counted):
             if not self.universe.is_counted(group, node_index):
                 continue
             if group.hostname:
                 group.counts_by_node(self.node_arrays.count)[node_index] += share
+                continue
+            key = group.topology_index.key
+            if key not in domains:
+                domains[key] = self.node_arrays.domain_at(node_index, key)
+            if (domain := domains[key]) is not None:
+                group.add_to_domain(domain, share)
             else:
-                undetermined.setdefault(group.topology_index.key, []).append((group, share))
+                undetermined.setdefault(key, []).append((group, share))
                 if node_index >= self.node_arrays.existing_count:
                     self._open_nodes.setdefault(group, set()).add(node_index)
         self._count_determined(node_index, undetermined)

@@ -1,5 +1,6 @@
 """One planning pass: pending pods, existing nodes and offers in, a plan out."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -41,7 +42,7 @@ from tenure.scheduling.packing.pod_classes import (
     pod_granularity,
 )
 from tenure.scheduling.packing.pod_requirements import PodShape, build_pod_shape, volume_conflict
-from tenure.scheduling.packing.topology_rules import TopologyGroups, count_unspecific_terms
+from tenure.scheduling.packing.topology_rules import FEW_TERMS, TopologyGroups, count_comparisons
 from tenure.scheduling.packing.valuation import CapacityValuation
 from tenure.scheduling.pods import MAX_COMBINATIONS, TOPOLOGY_FIELDS, count_combinations
 from tenure.scheduling.snapshot import ClusterFacts
@@ -51,8 +52,6 @@ VolumeAttachments = tuple[dict[int, Mapping[str, int]], dict[int, set[Attachment
 """By node index: limits by CSI driver, and attached volumes."""
 _MAX_FEW_PODS: Final = 300
 """Up to this number of pods, planning is fast enough for several attempts."""
-_FEW_TERMS: Final = 10
-"""Of topology spread and pod (anti-)affinity. Comparing them takes no part of the budget."""
 
 
 class PackingOptions(NamedTuple):
@@ -166,16 +165,19 @@ def _without_costly_terms(
 ) -> Sequence[tuple[PodShape, PodFact]]:
     """The pods whose terms can be compared with all others within the budget; the others are added to `rejected`."""
     shapes, costly = {id(shape): shape for shape, _ in shaped_pods}, set[int]()
-    for number, shape in shapes.items():
-        if (count := count_unspecific_terms(shape)) > _FEW_TERMS:
-            try:
-                with budget.share(1):
-                    budget.spend(TERM_STEPS * count * len(shapes))
-            except BudgetExceededError:
-                costly.add(number)
-    if not costly:
+    many_terms = [number for number, shape in shapes.items() if shape.topology_terms.count > FEW_TERMS]
+    if not many_terms:
         return shaped_pods
-    reason = f"{TOPOLOGY_FIELDS}: planning takes too long for terms whose selectors name no value of a label"
+    labels = {(id(shape), label) for shape, pod in shaped_pods for label in pod.labels.items()}
+    shapes_by_label = Counter[tuple[str, str] | None](label for _, label in labels)
+    shapes_by_label[None] = len(shapes)
+    for number in many_terms:
+        try:
+            with budget.share(1):
+                budget.spend(TERM_STEPS * count_comparisons(shapes[number].topology_terms, shapes_by_label))
+        except BudgetExceededError:
+            costly.add(number)
+    reason = f"{TOPOLOGY_FIELDS}: planning takes too long for terms that are compared with many pods"
     rejected += [unscheduled_pod(pod, reason, POD_UNPLANNABLE) for shape, pod in shaped_pods if id(shape) in costly]
     return [one for one in shaped_pods if id(one[0]) not in costly]
 

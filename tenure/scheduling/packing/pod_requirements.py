@@ -34,6 +34,10 @@ class PodTopologyTerms:
     affinity: tuple[AffinityTerm, ...]
     anti_affinity: tuple[AffinityTerm, ...]
 
+    @property
+    def count(self) -> int:
+        return len(self.spreads) + len(self.affinity) + len(self.anti_affinity)
+
 
 NO_TOPOLOGY_TERMS: Final = PodTopologyTerms("", (), (), ())
 

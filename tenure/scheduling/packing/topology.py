@@ -5,6 +5,7 @@ The rules are the kube-scheduler's, with the reference's 2.14 for new nodes.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -40,10 +41,12 @@ class TopologyIndex:
     """None: all namespaces."""
     selector: Selector | None
     nodes: NodeFilter = NodeFilter()
-    owners: bool = False
-    """Count the pods that have the anti-affinity term, not the pods that it selects."""
+    owned_terms: tuple["TopologyIndex", ...] = ()
+    """Anti-affinity terms of one key. Count the pods that have them, not the pods that one of them selects."""
 
     def selects(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        if self.owned_terms:
+            return any(one.selects(namespace, labels) for one in self.owned_terms)
         inside = self.namespaces is None or namespace in self.namespaces
         return inside and matches_selector(self.selector, labels)
 
@@ -60,6 +63,7 @@ class TopologyGroup:
         "hostname",
         "most",
         "topology_index",
+        "unions",
     )
 
     def __init__(self, topology_index: TopologyIndex) -> None:
@@ -71,6 +75,8 @@ class TopologyGroup:
         """UIDs of the DaemonSets whose pods the group counts on each node that gets one."""
         self.excluded_daemons: set[str] = set()
         """UIDs of the DaemonSets whose pods the anti-affinity of counted pods excludes from their domain."""
+        self.unions: list[TopologyGroup] = []
+        """Groups that count the pods of this group and of others."""
         self.fewest, self.most = 0, 0
         """For the spread constraint that is being scheduled: the minimum of a node, if the pods of DaemonSets are the
         first on a new one, and the maximum of these on a new node."""
@@ -91,6 +97,11 @@ class TopologyGroup:
 
     def has_pods(self) -> bool:
         return bool(self.by_node_index.any()) if self.hostname else any(self.by_domain.values())
+
+
+def include_unions(groups: Sequence[TopologyGroup]) -> Iterable[TopologyGroup]:
+    """The groups that count a pod of these groups."""
+    return dict.fromkeys(chain(groups, *(group.unions for group in groups)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,9 @@ class PodTopologyGroups(NamedTuple):
 
 _NO_GROUPS: Final = PodTopologyGroups((), ())
 _NO_LABELS: Final = Requirements()
+FEW_TERMS: Final = 10
+"""Of topology spread and pod (anti-)affinity. Comparing them takes no part of the budget. More required anti-affinity
+terms are combined."""
 
 
 class TopologyGroups:
@@ -90,6 +93,8 @@ class TopologyGroups:
         """By a label that the selected pods have, or None: the groups with their numbers."""
         self._groups_by_labels: dict[tuple[str, frozenset[tuple[str, str]]], PodTopologyGroups] = {}
         self._owned_groups: dict[PodTopologyTerms, tuple[TopologyGroup, ...]] = {}
+        self._required_affinity: dict[PodTopologyTerms, list[TopologyIndex]] = {}
+        self._unions: dict[tuple[TopologyGroup, ...], TopologyGroup] = {}
         self._required: dict[TopologyGroup, bool] = {}
         """The groups of required terms, and whether one of these is a pod affinity."""
 
@@ -123,7 +128,7 @@ class TopologyGroups:
         topology_terms = shape.topology_terms
         for spread in topology_terms.spreads:
             self._get_group(self._spread_index(spread, shape))
-        for index in self._required_affinity(topology_terms):
+        for index in self._list_required_affinity(topology_terms):
             if self._may_have_label(index.key):
                 self._required[self._get_group(index)] = True
         for term in (one for one in topology_terms.affinity if one.weight):
@@ -136,9 +141,17 @@ class TopologyGroups:
 
     def add_anti_affinity_owners(self, topology_terms: PodTopologyTerms) -> None:
         """A pod with a required anti-affinity term excludes the pods that the term selects."""
-        for term in self._effective_anti_affinity(topology_terms):
-            if not term.weight:
-                self._get_group(self._term_index(term, topology_terms.namespace, owners=True))
+        for index in self._owner_indexes(topology_terms):
+            self._get_group(index)
+
+    def _owner_indexes(self, topology_terms: PodTopologyTerms) -> Iterator[TopologyIndex]:
+        """One for each required anti-affinity term; for many terms, one for each topology key."""
+        terms = (one for one in self._effective_anti_affinity(topology_terms) if not one.weight)
+        by_key = dict[str | TopologyIndex, list[TopologyIndex]]()
+        for index in dict.fromkeys(self._term_index(term, topology_terms.namespace) for term in terms):
+            by_key.setdefault(index.key if topology_terms.count > FEW_TERMS else index, []).append(index)
+        for owned_terms in by_key.values():
+            yield TopologyIndex(owned_terms[0].key, None, None, owned_terms=tuple(owned_terms))
 
     def groups_of(self, pod: PodFact, topology_terms: PodTopologyTerms | None = None) -> PodTopologyGroups:
         """`topology_terms`: of the pod, if known."""
@@ -147,11 +160,11 @@ class TopologyGroups:
         key = (pod.namespace, frozenset(pod.labels.items()))
         known = self._groups_by_labels.get(key)
         if known is None:
-            candidates = sorted(one for label in (None, *pod.labels.items()) for one in self._by_label.get(label, ()))
+            candidates = sorted({one for label in (None, *pod.labels.items()) for one in self._by_label.get(label, ())})
             selecting = [one for _, one in candidates if one.topology_index.selects(pod.namespace, pod.labels)]
             known = self._groups_by_labels[key] = PodTopologyGroups(
-                tuple(group for group in selecting if not group.topology_index.owners),
-                tuple(group for group in selecting if group.topology_index.owners),
+                tuple(group for group in selecting if not group.topology_index.owned_terms),
+                tuple(group for group in selecting if group.topology_index.owned_terms),
             )
         if not pod.anti_affinity:
             return known
@@ -162,10 +175,7 @@ class TopologyGroups:
         known = self._owned_groups.get(topology_terms)
         if known is None:
             known = self._owned_groups[topology_terms] = tuple(
-                self._groups[topology_index]
-                for term in topology_terms.anti_affinity
-                if not term.weight
-                and (topology_index := self._term_index(term, topology_terms.namespace, owners=True)) in self._groups
+                self._groups[index] for index in self._owner_indexes(topology_terms) if index in self._groups
             )
         return known
 
@@ -221,7 +231,7 @@ class TopologyGroups:
         for spread in topology_terms.spreads:
             if spread.hard:
                 yield self._spread_rule(spread, shape, own_groups)
-        groups = tuple(map(self._get_group, self._required_affinity(topology_terms)))
+        groups = tuple(map(self._get_group, self._list_required_affinity(topology_terms)))
         is_conjunction = sum(not term.weight for term in topology_terms.affinity) > 1
         for group in groups:
             yield AffinityRule(group, group in own_groups, groups if is_conjunction else ())
@@ -231,12 +241,30 @@ class TopologyGroups:
                 yield AntiAffinityRule(group, group in own_groups)
 
     def _imposed_rules(self, groups: PodTopologyGroups) -> Iterator[Rule]:
-        """Rules that required terms of other pods impose on these."""
+        """Rules that required terms of other pods impose on these. Many terms are combined by topology key."""
+        excluding = dict[str, list[TopologyGroup]]()
         for group in groups.excluding:
-            yield AntiAffinityRule(group, False)
+            excluding.setdefault(group.topology_index.key, []).append(group)
+        for same_key in excluding.values():
+            united = [self._unite(tuple(same_key))] if len(same_key) > FEW_TERMS else same_key
+            yield from (AntiAffinityRule(group, False) for group in united)
+        known = dict[str, KnownDomainRule]()
         for group in groups.counting:
             if not group.hostname and group in self._required:
-                yield KnownDomainRule(group, self._required[group])
+                key, attracts = group.topology_index.key, self._required[group]
+                if key not in known or (attracts and not known[key].attracts):
+                    known[key] = KnownDomainRule(group, attracts)
+        yield from known.values()
+
+    def _unite(self, groups: tuple[TopologyGroup, ...]) -> TopologyGroup:
+        """The group that counts the pods of all these groups, which have the same topology key."""
+        known = self._unions.get(groups)
+        if known is None:
+            known = self._unions[groups] = TopologyGroup(TopologyIndex(groups[0].topology_index.key, None, None))
+            known.daemons = set[str]().union(*(group.daemons for group in groups))
+            for group in groups:
+                group.unions.append(known)
+        return known
 
     def _preferred_rules(
         self,
@@ -270,12 +298,18 @@ class TopologyGroups:
             _node_filter(one, shape.constraints, labels),
         )
 
-    def _term_index(self, term: AffinityTerm, namespace: str, *, owners: bool = False) -> TopologyIndex:
+    def _term_index(self, term: AffinityTerm, namespace: str) -> TopologyIndex:
         key = normalize_label_key(term.key)
-        return TopologyIndex(key, self._selected_namespaces(term, namespace), term.selector, owners=owners)
+        return TopologyIndex(key, self._selected_namespaces(term, namespace), term.selector)
 
-    def _required_affinity(self, topology_terms: PodTopologyTerms) -> list[TopologyIndex]:
+    def _list_required_affinity(self, topology_terms: PodTopologyTerms) -> list[TopologyIndex]:
         """One for each topology key. kube-scheduler counts only the pods that all required terms select."""
+        known = self._required_affinity.get(topology_terms)
+        if known is None:
+            known = self._required_affinity[topology_terms] = self._combine_required_affinity(topology_terms)
+        return known
+
+    def _combine_required_affinity(self, topology_terms: PodTopologyTerms) -> list[TopologyIndex]:
         indexes = [
             self._term_index(term, topology_terms.namespace) for term in topology_terms.affinity if not term.weight
         ]
@@ -303,19 +337,23 @@ class TopologyGroups:
         known = self._groups.get(topology_index)
         if known is None:
             known = self._groups[topology_index] = TopologyGroup(topology_index)
-            for label in _selected_labels(topology_index.selector):
+            selectors = {one.selector for one in topology_index.owned_terms or (topology_index,)}
+            for label in {label for one in selectors for label in _selected_labels(one)}:
                 self._by_label.setdefault(label, []).append((len(self._groups), known))
         return known
 
 
-def count_unspecific_terms(shape: PodShape) -> int:
-    """The terms that are compared with all pods, since they name no label of the selected pods."""
-    terms = shape.topology_terms
-    if terms is NO_TOPOLOGY_TERMS:
-        return 0
-    selectors = [one.selector for one in terms.spreads]
-    selectors += [one.selector for one in (*terms.affinity, *terms.anti_affinity)]
-    return sum(None in _selected_labels(one) for one in selectors)
+def count_comparisons(terms: PodTopologyTerms, shapes_by_label: Mapping[tuple[str, str] | None, int]) -> int:
+    """Of these terms with other pods. A term that names a label is compared with pods that have it; None stands for
+    all. Required affinity terms are compared for each of their topology keys."""
+    keys = {one.key for one in terms.affinity if not one.weight}
+    selectors = [(one.selector, 1) for one in terms.spreads]
+    selectors += [(one.selector, 1) for one in terms.anti_affinity]
+    selectors += [(one.selector, 1 if one.weight else len(keys)) for one in terms.affinity]
+    return sum(
+        times * (1 + sum(shapes_by_label.get(label, 0) for label in _selected_labels(selector)))
+        for selector, times in selectors
+    )
 
 
 def _selected_labels(selector: Selector | None) -> Iterable[tuple[str, str] | None]:

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE
-from tenure.model.blockers import LIMITS_EXCEEDED, NO_INSTANCE_TYPE_FITS, POD_UNPLANNABLE
+from tenure.model.blockers import LIMITS_EXCEEDED, NO_INSTANCE_TYPE_FITS, POD_UNPLANNABLE, TOPOLOGY
 from tenure.model.disruption.decision import DisruptionRequest
 from tenure.model.facts import AffinityTerm, HostPort, PodFact, PreferredTerm, SpreadConstraint
 from tenure.model.instance_types import InstanceType
 from tenure.scheduling.existing_nodes import ExistingNodes
 from tenure.scheduling.nodepool_template import Offer
-from tenure.scheduling.packing import planning_budget, planning_pass
+from tenure.scheduling.packing import planning_budget, planning_pass, topology_rules
 from tenure.scheduling.packing.nodes import NodeArrays
 from tenure.scheduling.packing.packer import Packing
 from tenure.scheduling.packing.planning_budget import PlanningBudget
@@ -57,6 +57,11 @@ def terms(count: int, *, weight: int = 0) -> tuple[AffinityTerm, ...]:
     return tuple(
         AffinityTerm(key=HOSTNAME, selector=expressions(f"app In a{number}"), weight=weight) for number in range(count)
     )
+
+
+def anti_affinity(count: int, selector: str, key: str = ZONE) -> tuple[AffinityTerm, ...]:
+    """Required terms with different selectors."""
+    return tuple(AffinityTerm(key=key, selector=expressions(selector.format(number=number))) for number in range(count))
 
 
 def count_calls(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[Any]:
@@ -124,6 +129,55 @@ def test_pods_are_compared_only_with_terms_that_name_one_of_their_labels(monkeyp
     assert 0 < len(compared) < len(apps) * 10
 
 
+def mutual_pods(count: int, terms_per_pod: int) -> list[PodFact]:
+    """Each pod excludes all of them from its zone, by different terms."""
+    return [
+        pod(f"m{one}", labels={"app": "m"}, anti_affinity=anti_affinity(terms_per_pod, f"app In m m{one}-{{number}}"))
+        for one in range(count)
+    ]
+
+
+def test_terms_that_select_the_same_pods_are_combined_by_topology_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts = count_calls(monkeypatch, planning_pass, "_run_attempt")
+    created = count_calls(monkeypatch, topology_rules, "AntiAffinityRule")
+    pods, terms_per_pod = 20, 20
+    plan = Cluster(pool(), *mutual_pods(pods, terms_per_pod), pod("other")).plan()
+    assert 0 < len(created) <= len(attempts) * pods * (terms_per_pod + 1)
+    assert {one.code for one in plan.unschedulable} == {TOPOLOGY}
+    assert len(plan.unschedulable) == pods - 3 and "other" not in {one.name for one in plan.unschedulable}
+
+
+@pytest.mark.parametrize(("pods", "terms_per_pod"), [(1, 1), (1, 20), (20, 1)])
+def test_many_anti_affinity_terms_of_running_pods_count(pods: int, terms_per_pod: int) -> None:
+    nodes = [node(name, labels={ZONE: zone}) for name, zone in (("n", "a"), ("m", "a"), ("o", "b"))]
+    running = [
+        pod(
+            node="n",
+            cpu=0.01,
+            memory=0.01,
+            anti_affinity=(
+                *anti_affinity(terms_per_pod, f"app In web a{one}-{{number}}", HOSTNAME),
+                *anti_affinity(terms_per_pod, f"app In db a{one}-{{number}}"),
+            ),
+        )
+        for one in range(pods)
+    ]
+    pending = [pod(app, labels={"app": app}, cpu=5) for app in ("web", "db", "free")]
+    plan = Cluster(*nodes, *running, *pending).plan()
+    assert plan.nominations == {"web": "m", "db": "o", "free": "n"}
+
+
+@pytest.mark.parametrize("count", [1, 20])
+def test_anti_affinity_of_many_daemonset_pods_excludes_their_nodes(count: int) -> None:
+    agents = [
+        daemonset(f"agent{number}", pod(cpu=0.01, anti_affinity=anti_affinity(1, f"app In web a{number}", HOSTNAME)))
+        for number in range(count)
+    ]
+    plan = Cluster(pool(), *agents, pod("web", labels={"app": "web"}), pod("other")).plan()
+    assert [one.pods for one in plan.claims] == [("other",)]
+    assert [one.name for one in plan.unschedulable] == ["web"]
+
+
 def test_class_that_exceeds_the_budget_is_rejected_and_others_are_planned(small_budget: pytest.MonkeyPatch) -> None:
     costly = spread_pod("costly", INSTANCE_TYPE, ZONE, CAPACITY_TYPE, cpu=2)
     cluster = Cluster(pool(), costly, pod("first", cpu=3), pod("last"), instance_types=many_types())
@@ -149,12 +203,25 @@ def test_class_that_exceeds_the_budget_is_rejected_and_others_are_planned(small_
                     AffinityTerm(key=HOSTNAME, selector=expressions(f"app NotIn x{number}")) for number in range(50)
                 )
             },
-            "terms whose selectors name no value of a label",
+            "terms that are compared with many pods",
+        ),
+        (
+            {"anti_affinity": anti_affinity(50, "app In web a{number}", HOSTNAME)},
+            "terms that are compared with many pods",
+        ),
+        (
+            {
+                "affinity": tuple(
+                    AffinityTerm(key=f"key-{number}", selector=expressions("app In web")) for number in range(12)
+                )
+            },
+            "terms that are compared with many pods",
         ),
     ],
 )
 def test_terms_of_many_classes_share_the_budget(small_budget: pytest.MonkeyPatch, costly: Any, problem: str) -> None:
-    plan = Cluster(pool(), pod("costly", namespace="other", **costly), pod("first"), pod("second")).plan()
+    others = [pod(name, labels={"app": "web"}) for name in ("first", "second")]
+    plan = Cluster(pool(), pod("costly", namespace="other", **costly), *others).plan()
     assert [claim.pods for claim in plan.claims] == [("first", "second")]
     assert [(one.name, one.code) for one in plan.unschedulable] == [("costly", POD_UNPLANNABLE)]
     assert problem in plan.unschedulable[0].reason
