@@ -57,6 +57,12 @@ async def test_manual_pause_annotation_is_published_and_kept(cluster: FakeCluste
     assert cluster.events.reasons_for("gpu") == ["DisruptionPaused"]
 
 
+async def test_manual_pause_annotation_of_a_node_is_kept(cluster: FakeCluster) -> None:
+    cluster.add_running_node(annotations={PAUSE: "until tomorrow"})
+    await sync_pause(cluster, kind="NodeClaim", name="a", uid="uid-a", node_name="node-a", write=False, **EVENT)
+    assert cluster.nodes.found["node-a"].annotations == {PAUSE: "until tomorrow"}
+
+
 async def test_recreated_and_missing_nodeclaims_are_ignored(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     await sync_pause(cluster, kind="NodeClaim", name="a", uid="an earlier one", text=TEXT, **EVENT)
