@@ -16,7 +16,7 @@ _API_VERSION: Final = "node.eks.aws/v1alpha1"
 def render_al2023(bootstrap: Bootstrap) -> str:
     """Raises UserDataError for invalid MIME, or if the CIDR of Service addresses is unknown."""
     if not bootstrap.cluster.cidr:
-        raise UserDataError("the cluster's Service CIDR is unknown; set CLUSTER_CIDR")
+        raise UserDataError("the cluster's Service CIDR is unknown: DescribeCluster of EKS named none")
     own = _own_parts(bootstrap.custom)
     config = node_config(bootstrap, has_own_dns=any(_sets_cluster_dns(part) for part in own))
     document = "# Made by Tenure\n" + yaml.safe_dump(config, sort_keys=False, width=10_000)
