@@ -13,7 +13,7 @@ import structlog
 from temporalio import activity
 
 from activities.node_conditions import set_node_conditions
-from activities.nodeclaim.eviction import uncordon
+from activities.nodeclaim.eviction import return_to_service
 from activities.nodeclaim.repair import CircuitBreaker
 from activities.ports.core import (
     Claims,
@@ -172,7 +172,7 @@ class DisruptionActivities:
         if claim.metadata.is_deleting:
             return f"NodeClaim {one.claim} is being deleted"
         condition = claim.condition(labels.DISRUPTION_REASON)
-        if condition and condition.is_true and not _is_ours(claim, request):
+        if condition and condition.is_true and claim.disrupted_by != request.workflow_id:
             return f"NodeClaim {one.claim} is being disrupted for another reason: {condition.reason}"
         node = await self._nodes.get(one.node)
         if node is None or node.provider_id != claim.status.provider_id or node.deleting:
@@ -319,8 +319,7 @@ class DisruptionActivities:
             return
         condition = claim.condition(labels.DISRUPTION_REASON)
         if condition is None or not condition.is_true or not condition.message:
-            await uncordon(self._ports, ref.node_name)
-            await self._set_condition(ref.name, ref.uid, ConditionPatch(type=labels.DISRUPTION_REASON, status=""))
+            await return_to_service(self._ports, ref.name, ref.uid, ref.node_name)
 
     async def _restore_node(self, claim: str, uid: str, node: str) -> None:
         await restore_node(self._claims, self._nodes, claim, uid, node)
@@ -404,10 +403,6 @@ def _blocked_result(blocked: Sequence[tuple[CommandCandidate, str]]) -> CommandR
         return CommandResult(outcome="done")
     nodes = tuple(one.claim_uid for one, _ in blocked)
     return CommandResult(outcome="held", why="; ".join(why for _, why in blocked[:3]), nodes=nodes)
-
-
-def _is_ours(claim: NodeClaim, request: CommandRequest) -> bool:
-    return claim.disrupted_by == request.workflow_id
 
 
 def _is_replacement_for(claim: NodeClaim, workflow_id: str) -> bool:

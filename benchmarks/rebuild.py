@@ -74,7 +74,7 @@ async def _run(nodeclaims: int, sandbox: Sandbox) -> Result:
         await create_idle_nodes(session, 1, 1)
         session.kill_worker()
         written = await measure("NodeClaims written", _write_nodeclaims(session, nodeclaims - 1))
-        await _lose_data(sandbox)
+        await asyncio.to_thread(sandbox.lose_temporal_data)
         before, began = store_size(sandbox), time.monotonic()
         started, megabytes = await _rebuild(sandbox)
         rebuilt = round(time.monotonic() - began, 1)
@@ -102,16 +102,6 @@ async def _write_nodeclaims(session: SandboxSession, count: int) -> None:
         await write_nodeclaim(session, copy_object(original, replaced))
 
     await run_at_once(partial(write, number) for number in range(count))
-
-
-async def _lose_data(sandbox: Sandbox) -> None:
-    if sandbox.plan.temporal == "postgres":
-        await asyncio.to_thread(sandbox.run, sandbox.temporal_server.lose_data())
-        return
-    await asyncio.to_thread(sandbox.stop_part, "temporal")
-    for file in (sandbox.directory / "temporal").glob("temporal.db*"):
-        file.unlink()
-    await asyncio.to_thread(sandbox.start_part, "temporal")
 
 
 async def _rebuild(sandbox: Sandbox) -> tuple[int, float]:

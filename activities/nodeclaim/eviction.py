@@ -18,9 +18,10 @@ from temporalio import activity
 from temporalio.common import MetricMeter
 
 from activities.node_conditions import DRAIN_CLEARED, set_node_conditions
-from activities.ports.core import Deployments, DrainPod, Eviction, Ports
+from activities.ports.core import ConditionPatch, Deployments, DrainPod, Eviction, Ports
 from activities.ports.interruption import InterruptedNode
 from tenure import metrics
+from tenure.apis import labels
 from tenure.clock import utc_now, wait_until_set
 from tenure.model.disruption.drain import DeploymentRollout, DrainStatus, EvictionBlocker
 from tenure.model.disruption.pod_budgets import PodBudgetIndex
@@ -314,6 +315,13 @@ async def uncordon(ports: Ports, node: str) -> None:
     await ports.nodes.unmark_disrupted(node)
     await withdraw_requests(ports, node)
     await set_node_conditions(ports.nodes, node, DRAIN_CLEARED)
+
+
+async def return_to_service(ports: Ports, claim: str, uid: str, node: str) -> None:
+    """Undo a drain that was cancelled or is unknown. The taint is removed first, since the condition explains it."""
+    await uncordon(ports, node)
+    cleared = ConditionPatch(type=labels.DISRUPTION_REASON, status="")
+    await ports.claims.patch(claim, uid, conditions=(cleared,), now=utc_now())
 
 
 class NodeEarlyEviction:

@@ -7,10 +7,10 @@ and written to the status.
 from temporalio import activity
 
 from activities.node_conditions import MAINTENANCE_CLEARED, MAINTENANCE_TYPES, set_node_conditions
-from activities.nodeclaim.eviction import uncordon, withdraw_requests
+from activities.nodeclaim.eviction import return_to_service, withdraw_requests
 from activities.nodeclaim.instance_assignment import launched_from_status, write_launched
 from activities.nodeclaim.repair import rebooting_condition
-from activities.ports.core import ConditionPatch, LaunchFacts, Ports, find_node, find_nodeclaim
+from activities.ports.core import LaunchFacts, Ports, find_node, find_nodeclaim
 from activities.runtime import map_faults
 from tenure.apis import labels
 from tenure.apis.nodeclaim import NodeClaim
@@ -78,9 +78,7 @@ class RecoveryActivities:
             return
         if not (node.being_disrupted or claim.is_true(labels.DISRUPTION_REASON)):
             return
-        await uncordon(self._ports, node.name)
-        cleared = ConditionPatch(type=labels.DISRUPTION_REASON, status="")
-        await self._claims.patch(claim.name, claim.uid, conditions=(cleared,), now=utc_now())
+        await return_to_service(self._ports, claim.name, claim.uid, node.name)
 
     async def _end_lost_reboot(self, claim: NodeClaim, node: NodeFact | None) -> None:
         """The condition comes last, so that a retry repeats all steps."""

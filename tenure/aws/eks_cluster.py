@@ -4,16 +4,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import structlog
-from cachetools import TTLCache
-
-from tenure.aws.client.cache import MAX_ENTRIES, get_or_load
+from tenure.aws.client.cache import LastKnown
 from tenure.aws.client.client import AwsClients
 from tenure.aws.cluster_facts import ClusterFacts
 from tenure.aws.settings import AwsSettings
 from tenure.model.errors import Throttled, TryLater
-
-_log = structlog.get_logger(__name__)
 
 _FRESH_SECONDS: Final = 300.0
 
@@ -25,19 +20,12 @@ class Clusters:
         self, clients: AwsClients, settings: AwsSettings, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._clients, self._settings = clients, settings
-        self._cache: TTLCache[str, Mapping[str, Any]] = TTLCache(MAX_ENTRIES, _FRESH_SECONDS, timer=clock)
-        self._last: Mapping[str, Any] = {}
+        faults = (Throttled, TryLater)
+        self._cluster = LastKnown("the EKS cluster", self._load, _FRESH_SECONDS, faults=faults, clock=clock)
 
     async def describe(self) -> Mapping[str, Any]:
         """The cluster in EKS's response. While EKS does not respond, in its last one: launches do not depend on it."""
-        try:
-            self._last = await get_or_load(self._cache, "", self._load)
-        except (Throttled, TryLater) as fault:
-            if not self._last:
-                raise
-            self._cache[""] = self._last
-            _log.warning("failed to describe cluster, using the last known description", reason=fault.message)
-        return self._last
+        return await self._cluster.read()
 
     async def _load(self) -> Mapping[str, Any]:
         response = await self._clients.call(self._clients.eks.describe_cluster, name=self._settings.cluster_name)

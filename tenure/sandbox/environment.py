@@ -134,6 +134,10 @@ class Sandbox:
         """Start a stopped part at the same address. Raises `PartFailed`."""
         self.run(self._find_process(name).start())
 
+    def lose_temporal_data(self) -> None:
+        """Replace Temporal's data by an empty database and an empty namespace."""
+        self.run(self._temporal.lose_data())
+
     # --- addresses ---
 
     @property

@@ -286,12 +286,14 @@ class PodCaches:
         """Clear the caches if new and changed pods had too many values since the last time; True if so. Not during a
         pass, since equal values share one object in it."""
         values = _count_values(pod)
-        self._values += values if values > _MAX_FEW_VALUES else 0
-        is_full = self._values > MAX_CACHED_VALUES
-        for one in self._cached if is_full else ():
+        if values > _MAX_FEW_VALUES:
+            self._values += values
+        if self._values <= MAX_CACHED_VALUES:
+            return False
+        for one in self._cached:
             one.cache_clear()
-        self._values = 0 if is_full else self._values
-        return is_full
+        self._values = 0
+        return True
 
 
 CACHES: Final = PodCaches()

@@ -1,6 +1,6 @@
 """Taints, tolerations and host ports by the rules of kube-scheduler (reference 2.7)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from tenure.apis.labels import PREFER_NO_SCHEDULE
 from tenure.apis.resources import is_known_ephemeral, is_transient_taint
@@ -51,12 +51,16 @@ def format_taint(taint: Taint) -> str:
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
-def ports_conflict(some: Iterable[HostPort], others: Iterable[HostPort]) -> bool:
-    """Whether any two of them conflict: port and protocol are the same, and an empty address means every address.
+def conflicting_addresses(address: str, used: Set[str]) -> Set[str]:
+    """The used addresses of a port and protocol that conflict with this one. Empty means every address."""
+    return used & {address, ""} if address else used
 
-    Takes linear time, since a pod may have thousands of ports."""
+
+def ports_conflict(some: Iterable[HostPort], others: Iterable[HostPort]) -> bool:
+    """Whether any two of them conflict. Takes linear time, since a pod may have thousands of ports."""
     addresses: dict[tuple[int, str], set[str]] = {}
     for one in some:
         addresses.setdefault((one.port, one.protocol), set()).add(one.address)
-    found = ((one.address, addresses.get((one.port, one.protocol), set[str]())) for one in others)
-    return any(used and (not address or address in used or "" in used) for address, used in found)
+    return any(
+        conflicting_addresses(one.address, addresses.get((one.port, one.protocol), set[str]())) for one in others
+    )

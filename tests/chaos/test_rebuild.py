@@ -44,7 +44,7 @@ async def test_workflows_are_rebuilt_from_the_cluster_without_new_launches(losab
         (retained,), (deleting,) = object_names(await steady.nodeclaims()), object_names(await drains.nodeclaims())
         await product.delete(NODE_CLAIMS.path(deleting))
         await wait_until(lambda: drains.assert_conditions_mention(deleting, "do-not-disrupt"))
-        await _lose_temporal_store(product.own_sandbox)
+        await asyncio.to_thread(product.own_sandbox.lose_temporal_data)
         await _assert_only_reported(product, retained, steady.name)
         code, found = await product.run_cli("rebuild")
         assert code == 0 and ("NodeClaim", retained) in _kinds_and_names(found) and {one["done"] for one in found}, (
@@ -65,18 +65,6 @@ async def test_workflows_are_rebuilt_from_the_cluster_without_new_launches(losab
             await scope.wait_until_nodes_launched(2)
         assert retained in object_names(await steady.nodeclaims())
         assert await product.failed_workflows() == []
-
-
-async def _lose_temporal_store(sandbox: Sandbox) -> None:
-    if sandbox.plan.temporal == "postgres":
-        await asyncio.to_thread(sandbox.run, sandbox.temporal_server.lose_data())
-        return
-    await asyncio.to_thread(sandbox.stop_part, "temporal")
-    files = list((sandbox.directory / "temporal").glob("temporal.db*"))
-    assert files
-    for file in files:
-        file.unlink()
-    await asyncio.to_thread(sandbox.start_part, "temporal")
 
 
 async def _assert_only_reported(product: DedicatedProduct, claim: str, pool: str) -> None:

@@ -203,13 +203,13 @@ async def _delete_with_permit(context: NodeClaimContext, decision: ReadyDecision
         defers_deletion=defers_deletion,
     )
 
-    def is_retracted() -> bool:
+    def is_withdrawn() -> bool:
         is_needed = decision.why == EMPTY and is_empty_node_needed(context.state, context.now)
         return is_needed or is_disruption_blocked(context)
 
     try:
         result: DisruptionResult | None = await execute_unless(
-            DisruptionActivities.disrupt_nodeclaim, request, options, is_retracted
+            DisruptionActivities.disrupt_nodeclaim, request, options, is_withdrawn
         )
     except ActivityError as error:
         if is_cancelled_exception(error):

@@ -7,20 +7,14 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-import structlog
-from cachetools import TTLCache
-
-from tenure.aws.client.cache import MAX_ENTRIES, get_or_load
+from tenure.aws.client.cache import LastKnown
 from tenure.aws.client.client import AwsClients
 from tenure.aws.settings import AwsSettings
 from tenure.clock import utc_now
-from tenure.model.errors import BadInput, Fault, NotFound
-
-_log = structlog.get_logger(__name__)
+from tenure.model.errors import BadInput, NotFound
 
 _FRESH_SECONDS: Final = 30.0
 _APPLIED: Final = "APPLIED"
-_KEY: Final = "shifts"
 
 
 class ZonalShifts:
@@ -28,8 +22,7 @@ class ZonalShifts:
 
     def __init__(self, clients: AwsClients, settings: AwsSettings) -> None:
         self._clients, self._settings = clients, settings
-        self._cache: TTLCache[str, frozenset[str]] = TTLCache(MAX_ENTRIES, _FRESH_SECONDS)
-        self._last: frozenset[str] | None = None
+        self._zones = LastKnown("zonal shifts", self._fetch, _FRESH_SECONDS)
         self._arn = ""
 
     async def fetch_shifted_zones(self) -> frozenset[str]:
@@ -37,16 +30,7 @@ class ZonalShifts:
 
         Raises model.faults if no query has succeeded yet.
         """
-        if not self._settings.zonal_shift:
-            return frozenset()
-        try:
-            self._last = await get_or_load(self._cache, _KEY, self._fetch)
-        except Fault as fault:
-            if self._last is None:
-                raise
-            self._cache[_KEY] = self._last
-            _log.warning("failed to read zonal shifts, using the last known ones", reason=fault.message)
-        return self._last
+        return await self._zones.read() if self._settings.zonal_shift else frozenset()
 
     async def check(self) -> None:
         """Raises BadInput if the setting is on, but zonal shift is not enabled for the cluster."""

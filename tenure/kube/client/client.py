@@ -23,7 +23,6 @@ from kubernetes.aio.config.kube_config import KUBE_CONFIG_DEFAULT_LOCATION
 from tenure.clock import CLOCK
 from tenure.endpoints import Endpoints
 from tenure.kube.client.errors import CONNECTION_ERRORS, Json, fault_of, fault_of_connection, read_json
-from tenure.kube.client.json_reader import parse_json
 from tenure.kube.client.rate_limiter import RateLimiter
 from tenure.kube.client.resources import resource_of
 from tenure.model.errors import BadInput, Fault, NotFound, Throttled
@@ -46,6 +45,8 @@ JSON_PATCH = "application/json-patch+json"
 class Response:
     """A response of the API server, success or error."""
 
+    request: str
+    """Method and path."""
     code: int
     body: bytes
     retry_after: str | None = None
@@ -55,8 +56,8 @@ class Response:
         return 200 <= self.code < 300
 
     def parse_json(self) -> Json:
-        parsed: Json = parse_json(self.body) if self.body else {}
-        return parsed
+        """Raises TryLater if it is not JSON."""
+        return read_json(self.body, what=self.request) if self.body else {}
 
 
 class KubeClient:
@@ -103,7 +104,7 @@ class KubeClient:
         timeout: float = TIMEOUT,
     ) -> Response:
         """The response with any status code. Raises TryLater if there was no response."""
-        headers = await self._auth_headers()
+        headers, request = await self._auth_headers(), f"{method} {path}"
         data = None
         if body is not None:
             headers["Content-Type"] = content_type
@@ -123,9 +124,9 @@ class KubeClient:
                 ) as response,
             ):
                 self._observe(response)
-                return Response(response.status, await response.read(), response.headers.get("Retry-After"))
+                return Response(request, response.status, await response.read(), response.headers.get("Retry-After"))
         except CONNECTION_ERRORS as error:
-            raise self._connection_fault(error, f"{method} {path}") from error
+            raise self._connection_fault(error, request) from error
 
     async def request(self, method: str, path: str, **options: Any) -> Json:
         """The JSON of the response. Raises the fault of any status code other than 2xx.
@@ -134,10 +135,10 @@ class KubeClient:
         """
         with TRACES.start_call(f"{method} {resource_of(path)}", {"http.request.method": method, "url.path": path}):
             for attempt in range(THROTTLED_TRIES):
-                response, what = await self.send(method, path, **options), f"{method} {path}"
+                response = await self.send(method, path, **options)
                 if response.is_success:
-                    return read_json(response.body, what=what) if response.body else {}
-                fault = fault_of(response.code, response.body, what=what, retry_after=response.retry_after)
+                    return response.parse_json()
+                fault = fault_of(response.code, response.body, what=response.request, retry_after=response.retry_after)
                 if not isinstance(fault, Throttled) or attempt == THROTTLED_TRIES - 1:
                     break
                 await asyncio.sleep((fault.retry_after or 0.5) * (0.5 + random.random()) * (attempt + 1))

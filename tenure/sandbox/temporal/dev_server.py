@@ -84,6 +84,15 @@ class Temporal:
     def kill(self) -> None:
         self.process.kill()
 
+    async def lose_data(self) -> None:
+        """Replace the data by an empty database and an empty namespace."""
+        await self.stop()
+        database = self._folder / "temporal.db"
+        database.unlink()
+        for file in self._folder.glob(f"{database.name}-*"):
+            file.unlink()
+        await self.start()
+
     def _command(self) -> list[str]:
         return [
             str(temporal_binary()),

@@ -21,6 +21,7 @@ from tenure.scheduling.packing.pod_requirements import NO_VOLUME_TERMS, VolumeTe
 from tenure.scheduling.packing.topology import UNLIMITED
 from tenure.scheduling.pods import Variant
 from tenure.scheduling.snapshot import ClusterFacts
+from tenure.scheduling.taints import conflicting_addresses
 from tenure.scheduling.volumes import Attachment, VolumeRequirements, volume_attachments
 
 
@@ -322,7 +323,7 @@ class NodeArrays:
         free = chosen.copy()
         for port in ports:
             used = self._ports.get((port.port, port.protocol), {})
-            for address in {port.address, ""} & used.keys() if port.address else used:
+            for address in conflicting_addresses(port.address, used.keys()):
                 free[[node_index for node_index in used[address] if node_index < len(free)]] = False
         return free
 

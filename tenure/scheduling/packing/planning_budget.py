@@ -22,7 +22,7 @@ MEASUREMENT_STEPS: Final = 10
 ALTERNATIVE_STEPS: Final = 25
 """To combine a required term with preferences and a topology of volumes."""
 TERM_STEPS: Final = 5
-"""To compare a term that names no label with the labels of a class."""
+"""To compare a term with the labels of a class."""
 MULTIPLE_ATTEMPTS_STEPS: Final = 300_000
 """A pass that has taken more makes no further attempts."""
 

@@ -23,7 +23,7 @@ class Api:
         self.code = code
 
     async def send(self, method: str, path: str, *, params: dict[str, str]) -> Response:
-        return Response(self.code, b"{}")
+        return Response(f"{method} {path}", self.code, b"{}")
 
 
 class Server:
@@ -170,7 +170,7 @@ class Deployments:
             "/apis/apps/v1/deployments",
             {"labelSelector": "app.kubernetes.io/name=tenure"},
         )
-        return Response(200, json.dumps({"items": [self.item]}).encode())
+        return Response(f"{method} {path}", 200, json.dumps({"items": [self.item]}).encode())
 
 
 @pytest.mark.parametrize(
