@@ -116,6 +116,8 @@ async def _wait_for_change(context: NodeClaimContext, reported_reason: str, chec
         lambda: (
             deadline_changed()
             or context.is_deleting
+            or lacks_registration(context.state)
+            or not context.state.observed.node_name
             or _initialization_blocker(context) != why
             or (_is_complete(context) and context.state.observed.number > checked_number)
             or _pending_decisions(context) != pending_decisions

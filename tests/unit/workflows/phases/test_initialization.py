@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from tenure.apis import labels
 from tenure.model.errors import TryLater
+from tenure.model.nodeclaim.node_identity import REGISTERED_GAP
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.provider_results import ConditionPatch
 from tests.support.fakes.worker import WorkerHarness
@@ -17,6 +19,8 @@ from tests.support.workflows.eventually import (
 )
 from tests.support.workflows.nodeclaim_workflows import BUSY, ready_nodeclaim, registered_nodeclaim
 from workflows.phases.initialization import REPORT_DELAY
+
+UNREGISTERED = f"{labels.UNREGISTERED_TAINT_KEY}:NoExecute"
 
 
 async def test_written_initialization_is_kept_although_node_became_not_ready(fake: WorkerHarness) -> None:
@@ -55,6 +59,30 @@ async def test_outdated_boot_id_of_the_watch_is_not_taken_for_reboots(fake: Work
     await wait_until(lambda: has_state(handle, reboots=1, phase=Phase.READY))
 
 
+async def test_gaps_that_follow_a_reboot_are_restored_although_the_blocker_stays(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
+    launched = (await query_state(handle)).launched
+    fake.nodes.join("node-a", launched.provider_id if launched else "")
+    blocked = {**BUSY, "boot_id": "boot-2", "waiting_for": [f"KnownEphemeralTaintsExist: {UNREGISTERED}"]}
+    await fake.signal_observed(handle, **blocked)
+    await wait_until(lambda: is_blocked_by(handle, "KnownEphemeralTaintsExist"))
+    await fake.signal_observed(handle, **blocked, registration_gaps=(REGISTERED_GAP,))
+    await wait_until(lambda: is_registered(fake))
+    await fake.signal_observed(handle, **{**BUSY, "boot_id": "boot-2"})
+    await wait_until_phase(handle, Phase.READY)
+
+
+async def test_notready_node_that_disappears_is_missing(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
+    unready = {**BUSY, "boot_id": "boot-2", "node_ready": False}
+    await fake.signal_observed(handle, **unready)
+    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "NodeNotReady"))
+    await fake.signal_observed(handle)
+    await wait_until(lambda: is_blocked_by(handle, "NodeNotFound"))
+    await fake.signal_observed(handle, **{**BUSY, "boot_id": "boot-2"})
+    await wait_until_phase(handle, Phase.READY)
+
+
 async def test_blocker_of_ready_node_is_written_at_once(fake: WorkerHarness) -> None:
     handle = await registered_nodeclaim(fake)
     before = await fake.now()
@@ -71,6 +99,10 @@ async def test_notready_node_is_blocked_after_a_delay(fake: WorkerHarness) -> No
     since = (await query_state(handle)).since
     await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "NodeNotReady"))
     assert since and await fake.now() - since >= REPORT_DELAY
+
+
+async def is_registered(fake: WorkerHarness) -> bool:
+    return labels.REGISTERED in fake.nodes.found["node-a"].labels
 
 
 async def has_initialized_condition(fake: WorkerHarness, text: str) -> bool:
