@@ -25,9 +25,9 @@ from tenure.scheduling.offerings import (
     sort_by_weight,
     unlaunched_daemon_demand,
 )
-from tenure.scheduling.packing.packer import unscheduled_pod
 from tenure.scheduling.packing.planning_pass import PassInputs, PassSettings, plan_pods
 from tenure.scheduling.packing.pod_requirements import PodShape, PodShapeCache
+from tenure.scheduling.packing.rejections import unscheduled_pod
 from tenure.scheduling.planner_guard import PlannerGuard
 from tenure.scheduling.pods import validation_error
 from tenure.scheduling.settings import PlanSettings

@@ -10,8 +10,8 @@ from tenure.model.facts import DaemonSetFact, NodeClaimFact, NodeFact, NodePoolF
 from tenure.model.invalid_objects import PLANNER_STEPS, InvalidObjects, ObjectKey
 from tenure.model.nodeoverlays import OverlayFact
 from tenure.model.plan import Plan
-from tenure.scheduling.packing.packer import unscheduled_pod
 from tenure.scheduling.packing.pod_requirements import PodShape, PodShapeCache, build_pod_shape
+from tenure.scheduling.packing.rejections import unscheduled_pod
 from tenure.scheduling.pods import CACHES, constraints_of, find_excessive_terms, node_requirement_alternatives
 from tenure.scheduling.snapshot import Change, FactKind
 

@@ -179,7 +179,7 @@ class ClusterSnapshot:
     def count_running_pods(self, topology_groups: TopologyGroups, packing: Packing, *, ports: bool) -> None:
         """Count running pods on remaining nodes. With `ports`, also reserve their host ports."""
         packing.universe.new_node_labels = self._new_node_labels
-        packing.count_daemons(topology_groups.groups)
+        packing.counts.count_daemons(topology_groups.groups)
         removed = ~np.isin(np.arange(len(self.removed)), packing.node_arrays.existing_nodes.present)
         if ports:
             for node_index, taken in self._ports:
@@ -191,7 +191,7 @@ class ClusterSnapshot:
             groups = topology_groups.groups_of(topology_counts.example).counting
             for node_index, pods in topology_counts.by_node_index.items() if groups else _NO_COUNTS.items():
                 if not removed[node_index]:
-                    packing.count_running(groups, node_index, pods)
+                    packing.counts.count_pods(groups, node_index, pods)
         for pod, known_labels in self._pods_on_new_nodes:
             for group in include_unions(topology_groups.groups_of(pod).counting):
                 one = known_labels.get(group.topology_index.key)

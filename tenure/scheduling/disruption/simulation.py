@@ -18,7 +18,6 @@ from tenure.scheduling.disruption.cluster_snapshot import ClusterSnapshot
 from tenure.scheduling.nodepool_template import NOT_AVAILABLE, Offer, RejectionReason
 from tenure.scheduling.packing.nodeclaims import PlannedNodeClaims
 from tenure.scheduling.packing.nodes import AttachmentLimits, NodeArrays
-from tenure.scheduling.packing.packer import NO_NODEPOOL_AVAILABLE
 from tenure.scheduling.packing.planning_pass import (
     PackingAttempt,
     PackingOptions,
@@ -28,6 +27,7 @@ from tenure.scheduling.packing.planning_pass import (
 )
 from tenure.scheduling.packing.pod_classes import build_pod_classes
 from tenure.scheduling.packing.pod_requirements import PodShape
+from tenure.scheduling.packing.rejections import NO_NODEPOOL_AVAILABLE
 from tenure.scheduling.packing.topology_rules import TopologyGroups
 
 _DEFAULT_OPTIONS: Final = PackingOptions()

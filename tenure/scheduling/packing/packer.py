@@ -7,9 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from tenure.apis.labels import NODEPOOL, ZONE
 from tenure.apis.resources import NODES
-from tenure.model.blockers import BACKOFF, NEARNESS, NODEPOOL_NOT_READY, POD_UNPLANNABLE, TOPOLOGY
+from tenure.model.blockers import BACKOFF, POD_UNPLANNABLE, TOPOLOGY
 from tenure.model.facts import PodFact
 from tenure.model.plan import UnschedulablePod
 from tenure.scheduling.instance_type_table import Amounts
@@ -26,32 +25,29 @@ from tenure.scheduling.packing.planning_budget import (
 )
 from tenure.scheduling.packing.pod_classes import PodClass
 from tenure.scheduling.packing.pod_requirements import pin_label
+from tenure.scheduling.packing.rejections import explain_exceeded_budget, explain_rejections, unscheduled_pod
 from tenure.scheduling.packing.shared_nodes import SharedNodePacker, add_new_node, group_by_variant, is_unconstrained
 from tenure.scheduling.packing.topology import (
     NO_LABEL,
     UNLIMITED,
     AffinityRule,
-    AntiAffinityRule,
     Domains,
     Rule,
     SpreadRule,
-    TopologyGroup,
     domain_keys,
     hostname_caps,
-    include_unions,
+    is_limited_by_domain,
     new_node_cap,
     on_node_of_daemons,
     requires_shared_node,
     rules_for_key,
     types_with_allowed_daemons,
 )
+from tenure.scheduling.packing.topology_counts import TopologyCounts
 from tenure.scheduling.packing.topology_domains import Universe, filter_requested
 from tenure.scheduling.packing.topology_rules import ConstraintAlternative
 from tenure.scheduling.pods import Variant
 
-NO_NODEPOOL_AVAILABLE: Final = RejectionReason(
-    "no existing node has room, and no NodePool is ready to launch one", NODEPOOL_NOT_READY
-)
 _FITS: Final = RejectionReason("")
 _WORST_PACKING_FACTOR: Final = 4
 
@@ -71,27 +67,23 @@ class Packing:
     nominations: dict[str, str] = field(default_factory=dict)
     unscheduled: list[UnschedulablePod] = field(default_factory=list)
     universe: Universe = field(init=False)
-    _daemon_groups: tuple[TopologyGroup, ...] = ()
-    """Those that count pods of DaemonSets."""
-    _undetermined: dict[int, dict[str, list[tuple[TopologyGroup, int]]]] = field(default_factory=dict)
-    """By index of a new node and key of its undetermined domain, the counts to add once the domain is known."""
-    _open_nodes: dict[TopologyGroup, set[int]] = field(default_factory=dict)
-    """Indexes of new nodes that may have such counts."""
+    counts: TopologyCounts = field(init=False)
 
     def __post_init__(self) -> None:
         self.universe = Universe(self.node_arrays, self.instance_selector.offers)
+        self.counts = TopologyCounts(self.node_arrays, self.universe)
 
     def retain_promised(self, classes: Sequence[PodClass], promised: Mapping[str, str]) -> None:
         """Place pods on the nodes that earlier passes launched for them, if they still fit there. They are counted
         after each round, since those plans placed them in another order. The next round is for pod affinity to them."""
         while retained := [(one, node_index) for one in classes for node_index in self._retain_class(one, promised)]:
             for one, node_index in retained:
-                self._count_pods(one.counting_groups, node_index, 1)
+                self.counts.count_pods(one.counting_groups, node_index, 1)
 
     def _retain_class(self, one: PodClass, promised: Mapping[str, str]) -> list[int]:
         """The node indexes of the retained pods."""
         retained, rest = list[int](), list[PodFact]()
-        if self._daemon_groups:
+        if self.counts.daemon_groups:
             for alternative in one.alternatives:
                 self.universe.set_daemon_counts(alternative.rules)
         for pod in one.pods:
@@ -102,34 +94,6 @@ class Packing:
                 retained.append(node_index)
         one.pods = rest
         return retained
-
-    def count_daemons(self, groups: Iterable[TopologyGroup]) -> None:
-        """Count the DaemonSet pods that existing nodes await, and from now on those of new nodes. The anti-affinity of
-        pods that are counted already excludes some from existing nodes.
-        """
-        every = tuple(groups)
-        self._daemon_groups = tuple(group for group in every if group.daemons)
-        excluding = [group for group in every if group.excluded_daemons]
-        for node_index in self.node_arrays.existing_nodes.present if self._daemon_groups else ():
-            if uids := self.node_arrays.existing_nodes.nodes[node_index].pending_daemons:
-                excluded = (one.excluded_daemons for one in excluding if self._has_counted_pods(one, node_index))
-                self._count_daemons(node_index, uids.difference(*excluded))
-
-    def _has_counted_pods(self, group: TopologyGroup, node_index: int) -> bool:
-        """Whether the domain of the node has pods that the group counts."""
-        if group.hostname:
-            return bool(group.counts_by_node(self.node_arrays.count)[node_index])
-        domain = self.node_arrays.domain_at(node_index, group.topology_index.key)
-        return domain is not None and group.domain_count(domain) > 0
-
-    def _count_daemons(self, node_index: int, uids: frozenset[str]) -> None:
-        for group in self._daemon_groups:
-            if found := len(uids & group.daemons):
-                self._count_pods((group,), node_index, found)
-
-    def count_running(self, counted: Sequence[TopologyGroup], node_index: int, pods: int = 1) -> None:
-        """Count running pods of an existing node."""
-        self._count_pods(counted, node_index, pods)
 
     def schedule_all(self, classes: Iterable[PodClass]) -> None:
         """Repeat until every pod is placed or a whole round placed none."""
@@ -142,18 +106,9 @@ class Packing:
             if sum(len(one.pods) for one in pending) == before:
                 break
             pending = [one for one in pending if one.pods and (self._may_launch(one) or not is_unconstrained(one))]
-        for node_index in range(self.node_arrays.existing_count, self.node_arrays.count) if self._daemon_groups else ():
-            self._fix_daemons(node_index)
+        self.counts.fix_daemons()
         for one in waiting:
             self.unscheduled += [unscheduled_pod(pod, reasons[id(one)], reasons[id(one)].code) for pod in one.pods]
-
-    def _fix_daemons(self, node_index: int) -> None:
-        """Leave only the types of a new node that get as many DaemonSet pods as were counted."""
-        new_node = self.node_arrays.new_node_at(node_index)
-        template = self.node_arrays.slots[new_node.slot].offer.template
-        for group in self._daemon_groups:
-            counts = template.types_with_daemons(group.daemons)
-            self.node_arrays.restrict_types(node_index, counts == counts[new_node.rows].max())
 
     def _may_launch(self, one: PodClass) -> bool:
         """Whether any pool may have a type for such pods, without regard to limits."""
@@ -193,19 +148,6 @@ class Packing:
                 SharedNodePacker(self.node_arrays, self.instance_selector, self._assign_pods, launchable).add_nodes()
         return reasons | {id(one): self.schedule_class(one) for one in free if one.pods}
 
-    def _determine_domains(self, rules: Iterable[Rule]) -> None:
-        """Determine the domain of new nodes whose pods the rules count: the emptiest one for topology spread, the
-        fullest one for anti-affinity.
-        """
-        for rule in filter(_is_limited_by_domain, rules):
-            group, sign = rule.group, 1 if isinstance(rule, SpreadRule) else -1
-            for node_index in sorted(self._open_nodes.pop(group, ())):
-                counts, key = self._undetermined[node_index], group.topology_index.key
-                if key in counts and (variants := self.universe.possible_domains(node_index, key)):
-                    name = min(variants, key=lambda one: sign * group.domain_count(one))
-                    self.node_arrays.assign_pods(node_index, self.node_arrays.to_vector({}), [], variants[name])
-                    self._count_determined(node_index, counts)
-
     def schedule_class(self, one: PodClass) -> RejectionReason:
         """Place the pods of a class. Returns why some remain; empty if none do."""
         if one.pods[-1].uid not in self.budget.exceeded:
@@ -215,26 +157,22 @@ class Packing:
             except BudgetExceededError:
                 if reason := self._explain_missing_capacity(one, one.alternatives[-1]):
                     return reason
-                exceeded = self._explain_exceeded_budget(one.alternatives[0])
+                exceeded = explain_exceeded_budget(self._count_usable_domains(one.alternatives[0]))
                 self.budget.exceeded |= {pod.uid: exceeded for pod in one.pods}
         return RejectionReason(self.budget.exceeded[one.pods[-1].uid], POD_UNPLANNABLE)
 
-    def _explain_exceeded_budget(self, alternative: ConstraintAlternative) -> str:
+    def _count_usable_domains(self, alternative: ConstraintAlternative) -> dict[str, int]:
         usable, variant = self.universe.usable_domains, alternative.without_volumes
-        domains = ", ".join(
-            f"{key} with {len(usable(variant, key, rules_for_key(alternative.rules, key)))} values"
+        return {
+            key: len(usable(variant, key, rules_for_key(alternative.rules, key)))
             for key in domain_keys(alternative.rules)
-        )
-        return (
-            f"spec.topologySpreadConstraints and spec.affinity: planning takes too long for {domains or 'them'}; "
-            f"expected fewer terms, or labels with fewer values, e.g. {ZONE}"
-        )
+        }
 
     def _schedule_alternatives(self, one: PodClass) -> RejectionReason:
         reason = _FITS
-        self._determine_domains(one.alternatives[-1].rules)
+        self.counts.determine_domains(one.alternatives[-1].rules)
         for alternative in one.alternatives:
-            if self._daemon_groups:
+            if self.counts.daemon_groups:
                 self.universe.set_daemon_counts(alternative.rules)
             keys = sorted(domain_keys(alternative.rules), key=lambda key: not _excludes_all(alternative.rules, key))
             if keys and self._is_launch_excluded(one) and (reason := self._explain_missing_capacity(one, alternative)):
@@ -449,8 +387,8 @@ class Packing:
         caps = hostname_caps(alternative.rules, node_arrays.count)
         if caps is not None:
             chosen &= caps > 0
-        if self._daemon_groups:
-            chosen[self._open_nodes_with_daemons(alternative.rules)] = False
+        if self.counts.daemon_groups:
+            chosen[self.counts.open_nodes_with_daemons(alternative.rules)] = False
         fitting = node_arrays.pod_counts(vector, chosen)
         if one.launch_blocker:
             fitting[node_arrays.existing_count :] = 0
@@ -460,17 +398,6 @@ class Packing:
             fitting = np.minimum(fitting, 1)
         attachable = node_arrays.attachment_limits.pod_caps(one.volumes, node_arrays.count)
         return fitting if attachable is None else np.minimum(fitting, attachable)
-
-    def _open_nodes_with_daemons(self, rules: Iterable[Rule]) -> list[int]:
-        """New nodes whose domain these pods would determine, and with it the domain of selected DaemonSet pods."""
-        groups = {
-            rule.group for rule in rules if isinstance(rule, SpreadRule | AntiAffinityRule) and rule.group.daemons
-        }
-        return [
-            node_index
-            for node_index, counts in self._undetermined.items()
-            if groups and any(group in groups for one in counts.values() for group, _ in one)
-        ]
 
     def _add_nodes(self, one: PodClass, request: NodeRequest, instance_choice: InstanceChoice, most: int) -> int:
         """Add at most `most` equal nodes, as many as the pods fill. A pool with limits gets one, since its limits may
@@ -487,18 +414,18 @@ class Packing:
         self, one: PodClass, variant: Variant, vector: Amounts, node_index: int, share: int, rules: Sequence[Rule] = ()
     ) -> None:
         self._pack_pods(one, variant, vector, node_index, share, rules)
-        self._count_pods(one.counting_groups, node_index, share)
+        self.counts.count_pods(one.counting_groups, node_index, share)
 
     def _pack_pods(
         self, one: PodClass, variant: Variant, vector: Amounts, node_index: int, share: int, rules: Sequence[Rule] = ()
     ) -> None:
         pods, one.pods = one.pods[:share], one.pods[share:]
-        slot = self.node_arrays.slot_at(node_index) if self._daemon_groups else None
+        slot = self.node_arrays.slot_at(node_index) if self.counts.daemon_groups else None
         if slot is not None:
             if any(rule.group.daemons for rule in rules):
                 self.node_arrays.restrict_types(node_index, types_with_allowed_daemons(slot.offer.template, rules))
             if not (new_node := self.node_arrays.new_node_at(node_index)).pods:
-                self._count_daemons(node_index, slot.offer.template.daemons_of(new_node.rows))
+                self.counts.count_daemons_of_node(node_index, slot.offer.template.daemons_of(new_node.rows))
         self.node_arrays.assign_pods(node_index, vector, [pod.uid for pod in pods], variant)
         self.node_arrays.reserve_ports(node_index, one.ports)
         self.node_arrays.attachment_limits.add_pods(node_index, one.volumes, share)
@@ -508,33 +435,6 @@ class Packing:
         if node_index < self.node_arrays.existing_count:
             name = self.node_arrays.existing_nodes.nodes[node_index].name
             self.nominations.update((pod.uid, name) for pod in pods)
-
-    def _count_pods(self, counted: Sequence[TopologyGroup], node_index: int, share: int) -> None:
-        undetermined, domains = self._undetermined.setdefault(node_index, {}), dict[str, str | None]()
-        for group in include_unions(counted):
-            if not self.universe.is_counted(group, node_index):
-                continue
-            if group.hostname:
-                group.counts_by_node(self.node_arrays.count)[node_index] += share
-                continue
-            key = group.topology_index.key
-            if key not in domains:
-                domains[key] = self.node_arrays.domain_at(node_index, key)
-            if (domain := domains[key]) is not None:
-                group.add_to_domain(domain, share)
-            else:
-                undetermined.setdefault(key, []).append((group, share))
-                if node_index >= self.node_arrays.existing_count:
-                    self._open_nodes.setdefault(group, set()).add(node_index)
-        self._count_determined(node_index, undetermined)
-
-    def _count_determined(self, node_index: int, counts: dict[str, list[tuple[TopologyGroup, int]]]) -> None:
-        """Add the counts whose domain is known by now, also those of earlier pods."""
-        for key in [*counts]:
-            domain = self.node_arrays.domain_at(node_index, key)
-            if domain is not None:
-                for group, share in counts.pop(key):
-                    group.add_to_domain(domain, share)
 
     def _retain_pod(self, one: PodClass, pod: PodFact, node_index: int) -> bool:
         vector = self.node_arrays.to_vector(one.requests)
@@ -555,24 +455,11 @@ class Packing:
         return False
 
     def _explain_rejections(self, variant: Variant, rejections: Mapping[str, RejectionReason]) -> RejectionReason:
-        """Names every pool, the nearest first, then by weight; only those that the pods select, if any exist."""
-        by_pool = {
-            offer.pool_name: rejections[offer.pool_name]
-            for offer in self.instance_selector.offers
-            if offer.pool_name in rejections
-        }
-        by_pool |= self.closed
-        if NODEPOOL in variant.requirements:
-            selected = variant.requirements[NODEPOOL]
-            by_pool = {name: one for name, one in by_pool.items() if selected.has(name)} or by_pool
-        if not by_pool:
-            return NO_NODEPOOL_AVAILABLE
-        every = sorted(by_pool.items(), key=lambda one: NEARNESS.index(one[1].code))
-        return RejectionReason("; ".join(f"pool {name}: {rejection}" for name, rejection in every), every[0][1].code)
-
-
-def unscheduled_pod(pod: PodFact, reason: str, code: str) -> UnschedulablePod:
-    return UnschedulablePod(pod_uid=pod.uid, namespace=pod.namespace, name=pod.name, reason=str(reason), code=code)
+        """The reasons of the offers' pools by weight, and of the closed pools."""
+        names = (offer.pool_name for offer in self.instance_selector.offers)
+        return explain_rejections(
+            variant, {name: rejections[name] for name in names if name in rejections} | dict(self.closed)
+        )
 
 
 def _may_run_out(offer: Offer, one: PodClass, domains: int) -> bool:
@@ -599,12 +486,7 @@ def _may_run_out(offer: Offer, one: PodClass, domains: int) -> bool:
 
 
 def _counts_new_nodes(one: PodClass) -> bool:
-    return any(rule.group.daemons and _is_limited_by_domain(rule) for rule in one.alternatives[-1].rules)
-
-
-def _is_limited_by_domain(rule: Rule) -> bool:
-    """Whether counted pods may exclude their domain."""
-    return isinstance(rule, SpreadRule | AntiAffinityRule) and not rule.group.hostname
+    return any(rule.group.daemons and is_limited_by_domain(rule) for rule in one.alternatives[-1].rules)
 
 
 def _excludes_all(rules: Iterable[Rule], key: str) -> bool:

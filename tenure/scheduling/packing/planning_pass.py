@@ -25,7 +25,7 @@ from tenure.scheduling.packing.nodes import (
     existing_volume_attachments,
     merge_volume_requirements,
 )
-from tenure.scheduling.packing.packer import Packing, unscheduled_pod
+from tenure.scheduling.packing.packer import Packing
 from tenure.scheduling.packing.planning_budget import (
     MULTIPLE_ATTEMPTS_STEPS,
     TERM_STEPS,
@@ -42,6 +42,7 @@ from tenure.scheduling.packing.pod_classes import (
     pod_granularity,
 )
 from tenure.scheduling.packing.pod_requirements import PodShape, build_pod_shape, volume_conflict
+from tenure.scheduling.packing.rejections import unscheduled_pod
 from tenure.scheduling.packing.topology_rules import FEW_TERMS, TopologyGroups, count_comparisons
 from tenure.scheduling.packing.valuation import CapacityValuation
 from tenure.scheduling.pods import MAX_COMBINATIONS, TOPOLOGY_FIELDS, count_combinations
@@ -291,8 +292,8 @@ def _count_running_pods(
             if pod.host_ports:
                 packing.node_arrays.reserve_ports(node_index, pod.host_ports)
             if counting and not pod.deleting and pod.uid not in moving_uids:
-                packing.count_running(topology_groups.groups_of(pod).counting, node_index)
-    packing.count_daemons(topology_groups.groups)
+                packing.counts.count_pods(topology_groups.groups_of(pod).counting, node_index)
+    packing.counts.count_daemons(topology_groups.groups)
 
 
 def create_packing(

@@ -165,6 +165,11 @@ class KnownDomainRule:
 Rule = SpreadRule | AffinityRule | AntiAffinityRule | KnownDomainRule
 
 
+def is_limited_by_domain(rule: Rule) -> bool:
+    """Whether counted pods may exclude their domain."""
+    return isinstance(rule, SpreadRule | AntiAffinityRule) and not rule.group.hostname
+
+
 @dataclass(slots=True)
 class Domains:
     """The domains of one key that a class may use, and how many of its pods each one still accepts."""
