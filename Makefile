@@ -58,7 +58,7 @@ test-kubernetes: setup ## Run the tests of the Kubernetes API with its oldest an
 	exit $$failed
 
 test-integration: controlplane ## Run all integration tests and scenarios, and compare 200 random clusters with kube-scheduler
-	@$(PYTEST) -n 7 --junitxml=build/integration.xml tests/integration tests/scenarios \
+	@$(PYTEST) -n 9 --junitxml=build/integration.xml tests/integration tests/scenarios \
 	    --ignore=tests/integration/recipes $(ARGS)
 
 test-killed: controlplane ## Run a sample of the scenarios with the worker killed once

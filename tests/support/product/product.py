@@ -296,7 +296,8 @@ class InstalledProduct:
     async def assert_all_nodes_used(self) -> None:
         """No node of a test without faults was deleted without any pod that a node was launched for."""
         found = {pool: count for pool, count in (await self.unused_nodes()).items() if pool in self.faultless_pools}
-        assert not found, f"unused nodes by NodePool, whose name contains that of the test: {found}"
+        log = "\n".join(map(str, (one for one in self.log_entries() if one.get("NodePool", {}).get("name") in found)))
+        assert not found, f"unused nodes by NodePool, whose name contains that of the test: {found}\n{log}"
 
     async def unused_nodes(self) -> Mapping[str, int]:
         """By NodePool."""
