@@ -51,7 +51,12 @@ def cluster(cluster: str) -> str:
 
 def disruption(cluster: str, proposal_id: str) -> str:
     """One command. A repeated proposal has the same ID, and may run once the previous command is closed."""
-    return f"{cluster}/disruption/{proposal_id}"
+    return f"{disruptions(cluster)}{proposal_id}"
+
+
+def disruptions(cluster: str) -> str:
+    """The prefix of the IDs of all commands."""
+    return f"{cluster}/disruption/"
 
 
 def disruption_preview(cluster: str, number: str) -> str:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
 import structlog
+from temporalio.api.enums.v1 import WorkflowExecutionStatus
 from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 from temporalio.api.workflowservice.v1 import ListWorkflowExecutionsRequest
 from temporalio.client import Client
@@ -19,12 +20,15 @@ from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.controller.cache.changes import SyncedKinds
 from tenure.controller.cache.cluster_cache import ClusterCache
+from tenure.controller.signals.digests import short_hash
 from tenure.controller.signals.notifier import WorkflowNotifier
-from tenure.controller.signals.signaller import SignalQueue
+from tenure.controller.signals.signaller import Signal, SignalQueue
 from tenure.controller.temporal.client import is_open
 from tenure.metrics import WORKFLOWS_MISSING, Meter
+from tenure.model.disruption.commands import ClosedCommands
 from tenure.model.disruption.decision import CommandCandidate
 from tenure.model.facts import NodeClaimFact
+from tenure.policy.disruption.commands import LOST_AFTER
 from workflows import ids
 
 log = structlog.get_logger(__name__)
@@ -33,6 +37,9 @@ CoordinatorKind = Literal["EC2NodeClass", "NodePool"]
 YOUNG: Final = timedelta(seconds=60)
 _START_PERIOD: Final = timedelta(seconds=90)
 _PAGE: Final = 500
+_CLOSED: Final = ("Terminated", "Failed", "TimedOut", "Canceled")
+_MAX_CLOSED: Final = 100
+"""Commands in one signal."""
 
 
 async def list_nodeclaim_workflows(client: Client, cluster: str) -> dict[str, datetime]:
@@ -147,6 +154,28 @@ def repair_nodeclaim_workflows(
         notifier.notify_deleted(key)
     _discard_stale((ids.nodeclaims(notifier.cluster),), {*claims, *running}, signal_queue)
     return len(started), len(orphans)
+
+
+async def notify_closed_commands(client: Client, cluster: str, signal_queue: SignalQueue, now: datetime) -> None:
+    """Notify the Cluster workflow of commands that closed without a result, for example terminated ones. A repeated
+    signal has no effect."""
+    since = (now - LOST_AFTER).isoformat()
+    status = f"(ExecutionStatus = 'Running' OR (ExecutionStatus IN {_CLOSED} AND CloseTime > '{since}'))"
+    prefix = ids.disruptions(cluster)
+    query = f"WorkflowType = 'Disruption' AND WorkflowId STARTS_WITH '{prefix}' AND {status}"
+    running, closed = set[str](), dict[str, datetime]()
+    async for one in _list_executions(client, query):
+        proposal_id = one.execution.workflow_id.removeprefix(prefix)
+        if one.status == WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_RUNNING:
+            running.add(proposal_id)
+        else:
+            at = one.close_time.ToDatetime(UTC)
+            closed[proposal_id] = max(at, closed.get(proposal_id, at))
+    latest = sorted(closed.keys() - running, key=lambda one: (closed[one], one))[-_MAX_CLOSED:]
+    if latest:
+        message = ClosedCommands(closed={one: closed[one] for one in latest})
+        digest = short_hash(message.model_dump_json())
+        signal_queue.enqueue(Signal(ids.cluster(cluster), "commands_closed", message, digest, topic="closed commands"))
 
 
 async def restore_abandoned_nodes(client: Client, cache: ClusterCache, claims: Claims, nodes: Nodes) -> None:

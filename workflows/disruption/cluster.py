@@ -15,6 +15,7 @@ from temporalio.workflow import ParentClosePolicy
 from activities.disruption import DisruptionActivities
 from activities.planner_host import PlannerHostActivities
 from tenure.model.disruption.commands import (
+    ClosedCommands,
     ClusterChanged,
     CommandFinished,
     CommandLaunched,
@@ -30,6 +31,7 @@ from tenure.model.disruption.commands import (
 )
 from tenure.model.disruption.permits import ReservationRequest, ReservationResult
 from tenure.model.operator_requests import PauseAnnotationRequest
+from tenure.model.signals import PermitRelease
 from tenure.policy.disruption.commands import (
     active_backoffs,
     cluster_blockers,
@@ -119,6 +121,15 @@ class ClusterWorkflow(PausableCluster, IgnoresCancellation):
         for one in ended:
             backoffs = record_command_result(backoffs, one.under_way.proposal, finished, workflow.now())
         self._update_state(under_way=remaining, backoffs=backoffs, has_changed=True)
+
+    @workflow.signal(description="From the watch: commands whose workflow closed without a result")
+    def commands_closed(self, message: ClosedCommands) -> None:
+        """Schedule a pass that rolls them back. A later command for the same proposal continues."""
+        for one in self._state.under_way:
+            closed_at = message.closed.get(one.under_way.proposal.id)
+            if closed_at and one.since <= closed_at:
+                self._replace_command(one.under_way.proposal.id, closed=True)
+                self._update_state(has_changed=True)
 
     @workflow.signal(description="From a NodePool: its reservations for permits")
     async def reserve_cluster_permit(self, request: ReservationRequest) -> None:
@@ -231,11 +242,12 @@ class ClusterWorkflow(PausableCluster, IgnoresCancellation):
         """Roll back commands whose workflow ended without a signal. One that is still open, for example after hours
         without workers, rolls itself back, since it may be deleting its nodes."""
         for one in lost_commands(self._state.under_way, workflow.now()):
-            proposal, why = one.under_way.proposal, "its workflow did not report for hours"
+            proposal = one.under_way.proposal
+            why = "its workflow was closed" if one.closed else "its workflow did not report for hours"
             workflow_id = ids.disruption(self._state.cluster, proposal.id)
             revocation = PermitRevoked(claim_uid=proposal.candidates[0].claim_uid, why=why)
             if await try_signal(workflow_id, "permit_revoked", revocation):
-                self._replace_command(proposal.id, since=workflow.now())
+                self._replace_command(proposal.id, since=workflow.now(), closed=False)
                 continue
             request = CommandRequest(
                 workflow_id=workflow_id, reason=proposal.reason, candidates=proposal.candidates, why=why
@@ -248,7 +260,16 @@ class ClusterWorkflow(PausableCluster, IgnoresCancellation):
                     raise
                 self._update_state(blocked_by=f"the rollback failed: {error.cause or error}"[:200])
                 return
+            if one.closed:
+                await self._release_permits(proposal, workflow_id)
             self.command_finished(CommandFinished(proposal_id=proposal.id, ending="failed", why=why))
+
+    async def _release_permits(self, proposal: Proposal, workflow_id: str) -> None:
+        """Withdraw the permits and requests of a command that cannot do so itself. Its permits count for rates, since
+        it may have deleted nodes."""
+        for one in proposal.candidates:
+            release = PermitRelease(claim_uid=one.claim_uid, workflow_id=workflow_id, used=True)
+            await try_signal(ids.nodepool(self._state.cluster, one.pool), "release_permit", release)
 
     def _replace_command(self, proposal_id: str, **fields: object) -> None:
         running = self._state.under_way

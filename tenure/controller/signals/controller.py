@@ -13,6 +13,7 @@ from tenure.controller.resync import (
     MissingWorkflowCounter,
     list_coordinators,
     list_nodeclaim_workflows,
+    notify_closed_commands,
     notify_orphaned_coordinators,
     repair_nodeclaim_workflows,
     restart_missing_coordinators,
@@ -86,3 +87,4 @@ class SignalController:
             notify_orphaned_coordinators(coordinators, cluster, cache, notifier, signal_queue)
             missing = await restart_missing_coordinators(temporal, coordinators, cache, notifier, synced, now)
             self._missing_workflows.record({"NodeClaim": started, **missing}, now)
+        await notify_closed_commands(temporal, cluster, self._signal_queue, self._now())

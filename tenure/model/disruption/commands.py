@@ -124,6 +124,13 @@ class CommandFinished(Message):
     retain_until: datetime | None = None
 
 
+class ClosedCommands(Message):
+    """Signal to the Cluster workflow: commands whose workflow closed without a result, for example was terminated."""
+
+    closed: dict[str, datetime] = {}
+    """When it closed, by proposal."""
+
+
 class CommandCancellation(Message):
     """Update or signal from an operator to a command: roll it back."""
 
@@ -180,6 +187,8 @@ class CommandResult(Message):
 class CommandRun(Message):
     under_way: InFlightCommand
     since: datetime
+    closed: bool = False
+    """Its workflow closed without a result."""
 
 
 class DisruptionState(Message):

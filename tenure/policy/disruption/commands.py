@@ -243,7 +243,8 @@ MAX_CONCURRENT_COMMANDS: Final = 25
 """Budgets limit the number of nodes. This limit bounds the size of the workflow states, and the effect of a wrong
 decision before the next pass observes it."""
 LOST_AFTER: Final = timedelta(hours=3)
-"""The steps of a command take at most two hours. A command without a result after this time was terminated."""
+"""The steps of a command take at most two hours. A command without a result after this time is rolled back, even if the
+watch does not report that its workflow is closed."""
 
 
 def next_pass(state: DisruptionState, now: datetime) -> datetime | None:
@@ -272,13 +273,17 @@ def next_timed_pass_at(state: DisruptionState, planned_at: datetime | None, now:
         planned_at,
         *(one.until for one in active_backoffs(state.backoffs, now)),
         pauses.recheck_at(state.pause) if cluster_blockers(state, now) else None,
-        *(one.since + LOST_AFTER for one in state.under_way),
+        *(_lost_at(one) for one in state.under_way),
     )
     return min((one for one in timestamps if one), default=None)
 
 
 def lost_commands(running: Iterable[CommandRun], now: datetime) -> tuple[CommandRun, ...]:
-    return tuple(one for one in running if now >= one.since + LOST_AFTER)
+    return tuple(one for one in running if now >= _lost_at(one))
+
+
+def _lost_at(one: CommandRun) -> datetime:
+    return one.since if one.closed else one.since + LOST_AFTER
 
 
 def why_not_start(

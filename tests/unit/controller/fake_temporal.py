@@ -6,7 +6,12 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
-from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
+from temporalio.api.workflow.v1 import WorkflowExecutionInfo
+from temporalio.api.workflowservice.v1 import (
+    ListWorkflowExecutionsRequest,
+    ListWorkflowExecutionsResponse,
+    ResetStickyTaskQueueRequest,
+)
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -37,6 +42,8 @@ class FakeTemporal:
         self.waiting = 0
         self.max_in_flight = 0
         self.open_workflows: set[str] = set()
+        self.executions: list[WorkflowExecutionInfo] = []
+        """That a list of workflows returns."""
         self.query_results: dict[str, Message] = {}
         """By workflow ID. Without a result, no worker responds."""
 
@@ -52,6 +59,11 @@ class FakeTemporal:
         self, request: ResetStickyTaskQueueRequest, *, timeout: timedelta | None = None
     ) -> None:
         self.reset_workflow_ids.append(request.execution.workflow_id)
+
+    async def list_workflow_executions(
+        self, request: ListWorkflowExecutionsRequest, *, retry: bool = False
+    ) -> ListWorkflowExecutionsResponse:
+        return ListWorkflowExecutionsResponse(executions=self.executions)
 
     async def start_workflow(self, workflow: str, state: Message, **options: Any) -> None:
         argument = options["start_signal_args"][0]

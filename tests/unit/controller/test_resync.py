@@ -3,22 +3,26 @@
 from datetime import datetime
 
 import pytest
+from temporalio.api.enums.v1 import WorkflowExecutionStatus
+from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 
 from tenure.apis.labels import DISRUPTION_REASON
 from tenure.controller.resync import (
     MissingWorkflowCounter,
+    notify_closed_commands,
     notify_orphaned_coordinators,
     repair_nodeclaim_workflows,
     restart_missing_coordinators,
     restore_abandoned_nodes,
 )
+from tenure.model.disruption.commands import ClosedCommands
 from tenure.model.facts import NodeClaimFact
 from tenure.model.nodeclaim.state import NodeClaimIdentity
 from tenure.model.observations import ObservedNodeClass, ObservedNodePool
 from tests.support.controller.builders import Json, at, claim, node, node_class, pool
 from tests.support.controller.meter import RecordingMeter
 from tests.support.fakes.kubernetes import FakeNodeClaims, FakeNodes
-from tests.unit.controller.fake_temporal import FakeTemporal
+from tests.unit.controller.fake_temporal import FakeTemporal, RecordingSignalQueue
 from tests.unit.controller.signals.notifier_harness import ALL_SYNCED, NotifierHarness
 
 
@@ -161,3 +165,29 @@ async def test_node_of_a_closed_command_returns_to_service(
     await restore_abandoned_nodes(temporal.client, harness.cache, claims, nodes)
     assert nodes.found["n1"].being_disrupted != is_restored
     assert bool(claims.condition_text("c1", DISRUPTION_REASON)) != is_restored
+
+
+def execution(proposal_id: str, status: str, closed_at: datetime | None = None) -> WorkflowExecutionInfo:
+    found = WorkflowExecutionInfo(status=WorkflowExecutionStatus.Value(f"WORKFLOW_EXECUTION_STATUS_{status}"))
+    found.execution.workflow_id = f"prod/disruption/{proposal_id}"
+    if closed_at:
+        found.close_time.FromDatetime(closed_at)
+    return found
+
+
+async def test_cluster_workflow_is_notified_of_terminated_commands() -> None:
+    """An operator may reset a terminated command, which runs again under its ID."""
+    temporal, signal_queue = FakeTemporal(), RecordingSignalQueue()
+    await notify_closed_commands(temporal.client, "prod", signal_queue, at(60))
+    assert not signal_queue.signals
+    temporal.executions = [
+        execution("a", "TERMINATED", at(30)),
+        execution("a", "TIMED_OUT", at(20)),
+        execution("reset", "TERMINATED", at(10)),
+        execution("reset", "RUNNING"),
+    ]
+    for _ in range(2):
+        await notify_closed_commands(temporal.client, "prod", signal_queue, at(60))
+    (signal,) = signal_queue.signals
+    assert (signal.workflow_id, signal.name) == ("prod/cluster", "commands_closed")
+    assert signal.argument == ClosedCommands(closed={"a": at(30)})

@@ -172,6 +172,12 @@ def test_command_that_runs_for_hours_is_lost() -> None:
     assert next_timed_pass_at(DisruptionState(cluster="demo", under_way=running[1:]), None, NOW) == after(hours=1)
 
 
+def test_command_whose_workflow_is_closed_is_lost_at_once() -> None:
+    running = (run(proposal("a")).model_copy(update={"closed": True}), run(proposal("b")))
+    assert lost_commands(running, NOW) == running[:1]
+    assert next_timed_pass_at(DisruptionState(cluster="demo", under_way=running), None, NOW) == NOW
+
+
 def proposal(*names: str, pool: str = "", **fields: Any) -> Proposal:
     candidates = tuple(CommandCandidate(node=one, claim=one, claim_uid=one, pool="default") for one in names)
     defaults: dict[str, Any] = {"id": "-".join(names), "reason": "Underutilized", "kind": "single"}

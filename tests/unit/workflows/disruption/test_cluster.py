@@ -10,6 +10,7 @@ from temporalio.client import WorkflowHandle
 import workflows.activity_options
 from tenure.apis.labels import DISRUPTION_REASON
 from tenure.model.disruption.commands import (
+    ClosedCommands,
     ClusterChanged,
     CommandBackoff,
     DisruptionDecision,
@@ -20,6 +21,7 @@ from tenure.model.disruption.commands import (
 )
 from tenure.model.errors import BadInput, TryLater
 from tenure.model.signals import Pause
+from tests.support.fakes.permit_granter import PermitGranterWorkflow
 from tests.support.fakes.worker import IDLE_TIMEOUT_SECONDS, WorkerHarness
 from tests.support.workflows.commands import (
     CommandHandle,
@@ -325,6 +327,27 @@ async def test_terminated_command_is_rolled_back_after_timeout(host: WorkerHarne
     assert is_disrupted(host, "a")
     await wait_until_skipping_time(host, lambda: has_running_commands(handle), minutes=10)
     assert is_undisturbed(host, "a") and not host.claims.condition_text("a", DISRUPTION_REASON)
+
+
+async def test_terminated_command_is_rolled_back_once_the_watch_reports_it(host: WorkerHarness) -> None:
+    handle, proposed = await start_waiting_command(host)
+    (replacement,) = await replacement_names(command_handle(host, proposed))
+    (running,) = (await cluster_state(handle)).under_way
+    await command_handle(host, proposed).terminate()
+    earlier = {proposed.id: running.since - timedelta(seconds=1)}
+    await handle.signal(ClusterWorkflow.commands_closed, ClosedCommands(closed=earlier))
+    await host.sleep(minutes=1)
+    assert await has_running_commands(handle, proposed.id), "an earlier command for the same proposal was closed"
+    closed = ClosedCommands(closed={proposed.id: await host.now(), "other": await host.now()})
+    await handle.signal(ClusterWorkflow.commands_closed, closed)
+    await wait_until_skipping_time(host, lambda: has_running_commands(handle), seconds=5)
+    assert is_undisturbed(host, "a") and is_deleted(host, replacement)
+    granter = host.client.get_workflow_handle_for(PermitGranterWorkflow.run, ids.nodepool(host.cluster, "default"))
+    assert await granter.query(PermitGranterWorkflow.released_uids) == ["uid-a"]
+    (backoff,) = (await cluster_state(handle)).backoffs
+    assert backoff.why == "its workflow was closed"
+    await handle.signal(ClusterWorkflow.commands_closed, closed)
+    assert await count_scheduled(handle, "roll_back_command") == 1
 
 
 async def test_late_command_that_is_open_rolls_itself_back(host: WorkerHarness) -> None:
