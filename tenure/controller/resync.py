@@ -14,10 +14,11 @@ from temporalio.api.workflowservice.v1 import ListWorkflowExecutionsRequest
 from temporalio.client import Client
 
 from activities.disruption import restore_candidate
-from activities.ports.core import Claims, Nodes
+from activities.ports.core import Claims, Nodes, find_nodeclaim
 from activities.runtime import call_for_each
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.controller.cache.availability import early_eviction_until
 from tenure.controller.cache.changes import SyncedKinds
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.signals.digests import short_hash
@@ -27,7 +28,7 @@ from tenure.controller.temporal.client import is_open
 from tenure.metrics import WORKFLOWS_MISSING, Meter
 from tenure.model.disruption.commands import ClosedCommands
 from tenure.model.disruption.decision import CommandCandidate
-from tenure.model.facts import NodeClaimFact
+from tenure.model.facts import NodeClaimFact, NodeFact
 from tenure.policy.disruption.commands import LOST_AFTER
 from workflows import ids
 
@@ -191,6 +192,29 @@ async def restore_abandoned_nodes(client: Client, cache: ClusterCache, claims: C
                 log.warning("restored node of closed disruption command", node=node.name, workflow=claim.disrupted_by)
 
     await call_for_each([one for one in disrupted if one.disrupted_by in closed], restore)
+
+
+async def restore_early_evicted_nodes(cache: ClusterCache, claims: Claims, nodes: Nodes, now: datetime) -> None:
+    """Return nodes to service whose early eviction is over and that no workflow drains: the LifecyclePolicy may have
+    changed to `ignore` since, or AWS did not reclaim the instance."""
+
+    async def restore(claim: NodeClaimFact) -> None:
+        live = await find_nodeclaim(claims, claim.name, claim.uid)
+        if live is None or live.metadata.is_deleting or live.is_true(labels.DISRUPTION_REASON):
+            return
+        for one in cache.nodes_of(claim):
+            node = await nodes.get(one.name)
+            if node and _is_early_eviction_over(node, now) and await nodes.unmark_disrupted(node.name):
+                log.warning("restored node after an early eviction", node=node.name)
+
+    undisrupted = [one for one in cache.nodeclaims.values() if not one.deleting and not one.disruption]
+    over = [one for one in undisrupted if any(_is_early_eviction_over(node, now) for node in cache.nodes_of(one))]
+    await call_for_each(over, restore)
+
+
+def _is_early_eviction_over(node: NodeFact, now: datetime) -> bool:
+    was_evicted = node.being_disrupted and labels.EARLY_EVICTED_AT in node.annotations
+    return was_evicted and early_eviction_until([node], now) is None
 
 
 def needs_workflow(claim: NodeClaimFact) -> bool:

@@ -20,7 +20,7 @@ from tenure.controller.disruption.facade import VoluntaryDisruption
 from tenure.controller.invalid_object_reporter import InvalidObjectReporter
 from tenure.controller.metrics import ControllerMetrics, meter_of
 from tenure.controller.planning.controller import ProvisioningController
-from tenure.controller.resync import YOUNG, restore_abandoned_nodes
+from tenure.controller.resync import YOUNG, restore_abandoned_nodes, restore_early_evicted_nodes
 from tenure.controller.settings import ControllerSettings
 from tenure.controller.signals.controller import SignalController
 from tenure.controller.signals.signaller import SignalQueue
@@ -177,7 +177,9 @@ class ControllerSession:
 
     async def resync(self) -> None:
         await self.signals.resync(self._synced_kinds)
-        await restore_abandoned_nodes(self._temporal, self.cluster.cache, self._kube.claims, self._kube.nodes)
+        cache, claims, nodes = self.cluster.cache, self._kube.claims, self._kube.nodes
+        await restore_abandoned_nodes(self._temporal, cache, claims, nodes)
+        await restore_early_evicted_nodes(cache, claims, nodes, self._now())
 
     async def _run_once_synced(self, run: Callable[[], Awaitable[None]]) -> None:
         await self.cluster.wait_until_synced()

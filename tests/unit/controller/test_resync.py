@@ -6,7 +6,8 @@ import pytest
 from temporalio.api.enums.v1 import WorkflowExecutionStatus
 from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 
-from tenure.apis.labels import DISRUPTION_REASON
+from tenure.apis.labels import DISRUPTED_TAINT_KEY, DISRUPTION_REASON, EARLY_EVICTED_AT
+from tenure.controller.interruption.notifier import INTERRUPTION_WINDOW
 from tenure.controller.resync import (
     MissingWorkflowCounter,
     notify_closed_commands,
@@ -14,6 +15,7 @@ from tenure.controller.resync import (
     repair_nodeclaim_workflows,
     restart_missing_coordinators,
     restore_abandoned_nodes,
+    restore_early_evicted_nodes,
 )
 from tenure.model.disruption.commands import ClosedCommands
 from tenure.model.facts import NodeClaimFact
@@ -191,3 +193,27 @@ async def test_cluster_workflow_is_notified_of_terminated_commands() -> None:
     (signal,) = signal_queue.signals
     assert (signal.workflow_id, signal.name) == ("prod/cluster", "commands_closed")
     assert signal.argument == ClosedCommands(closed={"a": at(30)})
+
+
+@pytest.mark.parametrize(
+    ("evicted_after", "status", "is_restored"),
+    [(0, "", True), (1, "", False), (0, "deleting", False), (0, "disrupted", False)],
+    ids=["over", "in its window", "deleting", "drain before the deletion"],
+)
+async def test_node_returns_to_service_after_its_early_eviction(
+    evicted_after: float, status: str, is_restored: bool
+) -> None:
+    """The LifecyclePolicy may have `ignore` by the time at which the workflow receives the event."""
+    harness, claims, nodes = NotifierHarness(), FakeNodeClaims(), FakeNodes()
+    annotations = {EARLY_EVICTED_AT: at(evicted_after).isoformat()}
+    taint = {"key": DISRUPTED_TAINT_KEY, "effect": "NoSchedule"}
+    harness.apply_objects("nodeclaims", claim("c1", phase="Initialized"))
+    harness.apply_objects("nodes", node("n1", of="c1", taints=[taint], annotations=annotations))
+    claims.add("c1")
+    claims.set_status(
+        "c1", deleting=status == "deleting", **({DISRUPTION_REASON: "True"} if status == "disrupted" else {})
+    )
+    nodes.join("n1", "aws:///us-west-2a/i-c1", annotations=annotations)
+    await nodes.mark_disrupted("n1")
+    await restore_early_evicted_nodes(harness.cache, claims, nodes, at(0) + INTERRUPTION_WINDOW)
+    assert nodes.found["n1"].being_disrupted != is_restored
