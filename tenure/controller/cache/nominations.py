@@ -4,7 +4,7 @@ A nominated pod needs no plan, and its target does not count as empty. A nominat
 plan, or after the initialization of a node that is still starting. The pod then needs a plan again, and its target
 waits for the plan that repeats the nomination."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -138,6 +138,11 @@ class Nominations:
         for pod in pods:
             del self._by_pod[pod]
         return pods
+
+    def forget_other_targets(self, existing: Collection[str]) -> None:
+        """Forget ended nominations to targets that are gone, such as Nodes without a NodeClaim."""
+        self._ended = {target: at for target, at in self._ended.items() if target in existing}
+        self._departed = {target: pods for target, pods in self._departed.items() if target in existing}
 
     def pods_expected_on(self, target: str) -> tuple[str, ...]:
         return tuple(self._by_target.get(target, ()))

@@ -286,6 +286,7 @@ class Provisioner:
         is_first_pass = self.passes == 0
         since = self._expected_pods.nominated_since(unsettled, now) if is_first_pass else {}
         self._nominations.nominate(unsettled, now, since)
+        self._nominations.forget_other_targets(self._cache.nodeclaims.keys() | self._cache.nodes.keys())
         if is_first_pass:
             self._expected_pods.release_unbound(now)
         return nominated
