@@ -69,9 +69,12 @@ class RecoveryActivities:
         return await find_nodeclaim(self._claims, ref.name, ref.uid) is not None
 
     async def _restore_schedulable(self, claim: NodeClaim, node: NodeFact | None) -> None:
-        """Make a node schedulable again whose drain was interrupted. Its disruption is decided again from the start."""
+        """Make a node schedulable again whose drain was interrupted. Its disruption and repair are decided again from
+        the start."""
         if claim.metadata.is_deleting:
             return
+        if labels.REPAIR_DUE in claim.metadata.annotations:
+            await self._claims.patch_annotations(claim.name, {labels.REPAIR_DUE: None}, uid=claim.uid)
         if claim.is_true(labels.REBOOTING):
             await self._end_lost_reboot(claim, node)
         if node is None:

@@ -175,6 +175,16 @@ async def test_lost_reboot_leaves_neither_taint_nor_condition(fake: WorkerHarnes
         assert all(one.key != labels.REBOOTING_TAINT_KEY for one in fake.nodes.found["node-a"].taints)
 
 
+async def test_requested_repair_does_not_outlive_its_workflow(fake: WorkerHarness) -> None:
+    """Otherwise the node would be replaced as soon as it becomes unhealthy again, without the toleration."""
+    claim = await add_launched_nodeclaim(
+        fake, "Registered", "Initialized", annotations={**GROUP, labels.REPAIR_DUE: "{}"}
+    )
+    handle = await fake.start(claim, **BUSY)
+    await wait_until_phase(handle, Phase.READY)
+    assert labels.REPAIR_DUE not in (await get_nodeclaim(fake, "a")).metadata.annotations
+
+
 async def get_nodeclaim(fake: WorkerHarness, name: str) -> NodeClaim:
     claim = await fake.claims.get(name)
     assert claim is not None
