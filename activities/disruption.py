@@ -67,8 +67,10 @@ def pods_blocker(pods: Iterable[DrainPod]) -> str:
 
 
 async def restore_node(claims: Claims, nodes: Nodes, claim: str, uid: str, node: str) -> None:
-    """Return a node to service. The taint is removed first, since the condition explains it."""
+    """Return a node to service. The taint is removed first, since the condition explains it. The deadline of a drain
+    that did not begin would apply to the next one."""
     await nodes.unmark_disrupted(node)
+    await claims.patch_annotations(claim, {labels.NODECLAIM_TERMINATION_TIMESTAMP: None}, uid=uid)
     await claims.patch(
         claim, uid, conditions=(ConditionPatch(type=labels.DISRUPTION_REASON, status=""),), now=utc_now()
     )

@@ -91,7 +91,7 @@ class DrainActivities:
         claim, node = await find_nodeclaim(claims, ref.name, ref.uid), await nodes.get(ref.node_name)
         if claim is None or claim.metadata.is_deleting or node is None or node.deleting:
             return False
-        await uncordon(self._ports, node.name)
+        await uncordon(self._ports, ref.name, ref.uid, node.name)
         conditions = (
             ConditionPatch(type=labels.DISRUPTION_REASON, status=""),
             ConditionPatch(type=labels.DRAINED, status="False", reason=labels.DRAIN_CANCELLED, message=request.why),

@@ -310,16 +310,18 @@ async def withdraw_requests(ports: Ports, node: str) -> None:
                 await ports.eviction_requests.withdraw(pod)
 
 
-async def uncordon(ports: Ports, node: str) -> None:
-    """Undo the changes of a drain to the Node and its pods. The reason for the taint stays on the NodeClaim."""
+async def uncordon(ports: Ports, claim: str, uid: str, node: str) -> None:
+    """Undo the changes of a drain to the Node and its pods, and remove its deadline, which the next drain would keep.
+    The reason for the taint stays on the NodeClaim."""
     await ports.nodes.unmark_disrupted(node)
+    await ports.claims.patch_annotations(claim, {labels.NODECLAIM_TERMINATION_TIMESTAMP: None}, uid=uid)
     await withdraw_requests(ports, node)
     await set_node_conditions(ports.nodes, node, DRAIN_CLEARED)
 
 
 async def return_to_service(ports: Ports, claim: str, uid: str, node: str) -> None:
     """Undo a drain that was cancelled or is unknown. The taint is removed first, since the condition explains it."""
-    await uncordon(ports, node)
+    await uncordon(ports, claim, uid, node)
     cleared = ConditionPatch(type=labels.DISRUPTION_REASON, status="")
     await ports.claims.patch(claim, uid, conditions=(cleared,), now=utc_now())
 

@@ -126,6 +126,15 @@ async def test_restore_keeps_taint_of_command(cluster: FakeCluster, owner: str, 
     assert cluster.is_disrupted() is stays and bool(cluster.claims.condition_text("a", DISRUPTION_REASON)) is stays
 
 
+async def test_drain_deadline_does_not_outlive_a_stop_for_maintenance(cluster: FakeCluster) -> None:
+    """The drain before the stop may have been escalated."""
+    cluster.add_running_node()
+    annotations = cluster.claims.found["a"]["metadata"]["annotations"]
+    annotations[NODECLAIM_TERMINATION_TIMESTAMP] = datetime.now(UTC).isoformat()
+    await run_activity(cluster.disruption.restore_schedulable, REF)
+    assert NODECLAIM_TERMINATION_TIMESTAMP not in cluster.claims.found["a"]["metadata"]["annotations"]
+
+
 async def test_restore_keeps_taint_of_deleting_node(cluster: FakeCluster) -> None:
     cluster.add_running_node()
     await run_activity(cluster.disruption.disrupt_nodeclaim, EMPTY)

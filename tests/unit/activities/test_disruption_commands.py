@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from temporalio.exceptions import ApplicationError
 
 from tenure.apis.labels import (
     DISRUPTION_REASON,
@@ -17,7 +18,7 @@ from tenure.apis.labels import (
 from tenure.clock import utc_now
 from tenure.model.disruption.commands import CommandRequest, CommandResult
 from tenure.model.disruption.decision import CommandCandidate
-from tenure.model.errors import TryLater
+from tenure.model.errors import Forbidden, TryLater
 from tenure.model.node_health import RepairDue
 from tests.support.fakes.kubernetes import node_conditions
 from tests.unit.activities.builders import FakeCluster, run_activity
@@ -311,6 +312,17 @@ async def test_repair_bounds_the_drain_from_the_deletion_on(cluster: FakeCluster
     bound = datetime.fromisoformat(annotations[NODECLAIM_TERMINATION_TIMESTAMP]) - began
     expected = timedelta(minutes=1 if own else 10)
     assert is_deleting(cluster, "a") and expected - timedelta(seconds=5) < bound < expected + timedelta(seconds=60)
+
+
+async def test_bound_of_a_repair_whose_deletion_is_rejected_ends_with_its_rollback(cluster: FakeCluster) -> None:
+    make_unhealthy(cluster)
+    assert (await begin_command(cluster, "a", reason="Unhealthy")).outcome == "done"
+    cluster.claims.faults["delete"] = [Forbidden("admission webhook denied the request")]
+    with pytest.raises(ApplicationError):
+        await finish_command(cluster, "a", reason="Unhealthy")
+    assert NODECLAIM_TERMINATION_TIMESTAMP in cluster.claims.found["a"]["metadata"]["annotations"]
+    await roll_back_command(cluster, "a", reason="Unhealthy")
+    assert NODECLAIM_TERMINATION_TIMESTAMP not in cluster.claims.found["a"]["metadata"]["annotations"]
 
 
 @pytest.mark.parametrize(

@@ -349,13 +349,16 @@ async def test_manual_deletion_ends_deferral(cluster: FakeCluster, deleted: str)
 
 
 async def test_cancelled_drain_restores_node_and_keeps_reason(cluster: FakeCluster) -> None:
+    """The next drain has its own deadline."""
     add_blocked_node(cluster)
-    await drain_status(cluster, defers_deletion=True)
+    await drain_status(cluster, defers_deletion=True, escalate=True)
+    assert NODECLAIM_TERMINATION_TIMESTAMP in cluster.claims.found["a"]["metadata"]["annotations"]
     assert await run_activity(
         cluster.draining.uncordon_node, CancelDrainRequest(claim=REF, why="default/web: a budget")
     )
     assert not cluster.is_disrupted() and cluster.claims.condition_text("a", "Drained") == "False GaveUp"
     assert cluster.claims.condition_message("a", "Drained") == "default/web: a budget"
+    assert NODECLAIM_TERMINATION_TIMESTAMP not in cluster.claims.found["a"]["metadata"]["annotations"]
     assert condition_statuses(cluster.nodes.found["node-a"]) == {}
     assert "DrainGivenUp" in cluster.events.reasons_for("a")
 
