@@ -109,7 +109,6 @@ def _is_rejected(overlay: NodeOverlay) -> bool:
 class KubeCapacityBuffers:
     def __init__(self, client: KubeClient) -> None:
         self._client = client
-        self._by_namespace: dict[str, Objects] = {}
 
     async def get_workload(self, namespace: str, kind: str, name: str) -> Json | None:
         """The live Deployment, StatefulSet or ReplicaSet; None if it does not exist."""
@@ -128,7 +127,7 @@ class KubeCapacityBuffers:
         """Set fields of the status (None removes a field) and conditions; writes only changes.
 
         False if the buffer is gone."""
-        objects = self._by_namespace.setdefault(namespace, Objects(self._client, resources.CAPACITY_BUFFERS, namespace))
+        objects = Objects(self._client, resources.CAPACITY_BUFFERS, namespace)
 
         def build_patch(item: Json) -> Json | None:
             current_status = item.get("status") or {}
