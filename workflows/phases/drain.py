@@ -6,6 +6,7 @@ blocked drain waits until the watch signals that its pods, their budgets or its 
 """
 
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -14,11 +15,13 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 from temporalio.workflow import ActivityCancellationType
 
 from activities.nodeclaim.drain import DrainActivities
+from tenure.apis.lifecyclepolicy import DrainRules
 from tenure.model.disruption.drain import CancelledDrain, DrainState
 from tenure.model.nodeclaim.requests import CancelDrainRequest, DrainRequest, DrainResult
 from tenure.model.nodeclaim.state import Phase
 from tenure.policy.drain.decision import DrainDecision, decide_drain, drain_state_after, retry_drain_at
 from tenure.policy.hooks.decision import reset_for_next_drain
+from tenure.policy.interruption.decision import next_decision_at
 from tenure.policy.lifecycle.ready import drain_rules
 from workflows.activity_options import DRAIN, PATCH, RARE_HEARTBEAT, drain_queue_options, poll_timeout, with_summary
 from workflows.metrics import count_pods
@@ -26,6 +29,7 @@ from workflows.nodeclaim_context import NodeClaimContext
 from workflows.phases.blocked_drain import wait_for_drain_change
 from workflows.phases.hooks import run_hooks
 from workflows.phases.interruption import (
+    EventDrainOptions,
     drain_cancellation_reason,
     end_deferral_if_unblocked,
     event_drain_options,
@@ -68,6 +72,7 @@ async def run_drain(context: NodeClaimContext) -> Phase:
                 result.next_change_at,
                 decision.until,
                 event_drain_options(context).blocked_until,
+                next_decision_at(context.state, context.now),
                 None if context.state.overdue else context.state.deadline,
             )
             decision = _decide_next_step(context)
@@ -110,7 +115,9 @@ async def _run_drain_activity(context: NodeClaimContext, decision: DrainDecision
         claim=context.nodeclaim_ref,
         known_blockers=context.state.blocked_by,
         known=previous.status if previous else None,
-        poll_timeout=poll_timeout(context.now, decision.until, event_options.blocked_until).total_seconds(),
+        poll_timeout=poll_timeout(
+            context.now, decision.until, event_options.blocked_until, next_decision_at(context.state, context.now)
+        ).total_seconds(),
         began=context.state.since,
         defers_deletion=bool(previous and previous.defers_deletion),
         escalate=decision.do == "escalate",
@@ -141,12 +148,13 @@ async def _run_drain_activity(context: NodeClaimContext, decision: DrainDecision
 
 def _watch_inputs(context: NodeClaimContext) -> Callable[[], bool]:
     """Whether an input of the drain has changed since this call."""
-    known = (drain_rules(context.state), event_drain_options(context))
-    return lambda: (
-        (drain_rules(context.state), event_drain_options(context)) != known
-        or bool(_cancellation_or_pause_reason(context))
-        or is_superseded(context)
-    )
+
+    def inputs() -> tuple[DrainRules | None, EventDrainOptions, datetime | None]:
+        state = context.state
+        return drain_rules(state), event_drain_options(context), next_decision_at(state, context.now)
+
+    known = inputs()
+    return lambda: inputs() != known or bool(_cancellation_or_pause_reason(context)) or is_superseded(context)
 
 
 async def _expedite_if_superseded(context: NodeClaimContext) -> None:

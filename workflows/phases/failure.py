@@ -1,6 +1,7 @@
 """Deletion of failed NodeClaims, checks of missing and NotReady Nodes, and signals to waiting workflows."""
 
 from collections.abc import Callable
+from datetime import datetime
 
 from temporalio import workflow
 
@@ -57,9 +58,12 @@ async def delete_nodeclaim(context: NodeClaimContext, *, reason: str, at_once: b
     return result.outcome != "not now"
 
 
-async def handle_missing_node(context: NodeClaimContext) -> bool:
+async def handle_missing_node(context: NodeClaimContext, next_decision_at: Callable[[], datetime | None]) -> bool:
     """Delete the NodeClaim if its instance is gone too, or if the deadline has passed and the Node has not returned
-    unobserved; otherwise wait for a change. True if deleted."""
+    unobserved; otherwise wait for a change. True if deleted.
+
+    `next_decision_at`: when the phase must decide again without a change.
+    """
     before, must_act = context.state.observed, _watch_actions(context)
     if await _fail_if_instance_terminated(context, "the Node and its instance are gone", must_act):
         return True
@@ -76,9 +80,11 @@ async def handle_missing_node(context: NodeClaimContext) -> bool:
         return False
     _report_missing_node(context)
     check_at = context.now + check_interval(_count_poll(context))
+    decision_at = next_decision_at()
+    wakeup_times = (check_at, None if is_due else due, decision_at)
     await context.wait(
-        lambda: context.state.observed is not before or must_act(),
-        until=min(check_at, due) if due and not is_due else check_at,
+        lambda: context.state.observed is not before or must_act() or next_decision_at() != decision_at,
+        until=min(one for one in wakeup_times if one),
         summary="the Node's return",
     )
     return False

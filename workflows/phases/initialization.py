@@ -10,7 +10,7 @@ from activities.nodeclaim.registration import RegistrationActivities
 from tenure.apis import labels
 from tenure.model.nodeclaim.requests import InitializationResult
 from tenure.model.nodeclaim.state import Phase
-from tenure.policy.interruption.decision import InterruptionDecision
+from tenure.policy.interruption.decision import InterruptionDecision, next_decision_at
 from tenure.policy.lifecycle.deadlines import action_of
 from tenure.policy.lifecycle.ready import expiry_of, has_expired, is_under_budget, lacks_registration
 from tenure.policy.lifecycle.repair import Repair, decide_repair
@@ -66,7 +66,7 @@ async def run_initialization(context: NodeClaimContext) -> Phase:
             failed_checks += 1
             continue
         if not context.state.observed.node_name:
-            if await handle_missing_node(context):
+            if await handle_missing_node(context, lambda: _next_decision_at(context)):
                 return Phase.DRAIN
             continue
         if _is_complete(context):
@@ -79,13 +79,14 @@ async def run_initialization(context: NodeClaimContext) -> Phase:
 async def _wait_before_recheck(context: NodeClaimContext, checked_number: int, failed_checks: int) -> None:
     """The API server contradicted the watch: wait with exponential backoff before the next check."""
     pause = min(MAX_RECHECK_DELAY, RECHECK_DELAY * 2 ** min(failed_checks, 6))
+    pending_decisions, wakeup_times = _pending_decisions(context), (context.now + pause, _next_decision_at(context))
     await context.wait(
         lambda: (
             context.is_deleting
-            or requires_drain(decide_for_starting_node(context))
             or context.state.observed.number > checked_number
+            or _pending_decisions(context) != pending_decisions
         ),
-        until=context.now + pause,
+        until=min(one for one in wakeup_times if one),
         summary="recheck delay",
     )
 
@@ -107,9 +108,7 @@ async def _wait_for_change(context: NodeClaimContext, reported_reason: str, chec
     pending_decisions = _pending_decisions(context)
     wakeup_times = (
         _report_at(context, why) if is_unreported else context.next_slow_or_overdue_at(),
-        pending_decisions[0],
-        pending_decisions[1].until,
-        pending_decisions[2].until,
+        _next_decision_at(context),
     )
     deadline_changed = context.watch_deadline()
     has_changed = await context.wait(
@@ -171,10 +170,20 @@ async def _report_blocked(context: NodeClaimContext, why: str) -> bool:
     return await write_condition(context, labels.INITIALIZED_CONDITION, reason=reason, message=message)
 
 
-def _pending_decisions(context: NodeClaimContext) -> tuple[datetime | None, Repair, InterruptionDecision]:
-    """The expiration time, the repair decision, and the decision for AWS events."""
-    expiry = expiry_of(context.state) if _expires_here(context) else None
-    return expiry, decide_repair(context.state, context.now), decide_for_starting_node(context)
+def _pending_decisions(
+    context: NodeClaimContext,
+) -> tuple[datetime | None, Repair, InterruptionDecision, datetime | None]:
+    """The expiration time, the repair decision, and the decision for AWS events with the time of the next one."""
+    state, now = context.state, context.now
+    expiry = expiry_of(state) if _expires_here(context) else None
+    return expiry, decide_repair(state, now), decide_for_starting_node(context), next_decision_at(state, now)
+
+
+def _next_decision_at(context: NodeClaimContext) -> datetime | None:
+    """When the phase must decide again without a change: its deadline, the expiration, a repair or an AWS event."""
+    expiry, repair, _, event_at = _pending_decisions(context)
+    deadline = None if context.state.overdue else context.state.deadline
+    return min((at for at in (deadline, expiry, repair.until, event_at) if at), default=None)
 
 
 def _expires_here(context: NodeClaimContext) -> bool:

@@ -23,6 +23,7 @@ from tenure.policy.interruption.decision import (
     decide_interruption,
     draining_event,
     maintenance_until,
+    next_decision_at,
     overrides_do_not_disrupt,
     pods_blocked_by_event,
     superseding_interruption,
@@ -94,9 +95,9 @@ def must_drain(context: NodeClaimContext) -> bool:
 
 
 def watch_interruption_decision(context: NodeClaimContext) -> Callable[[], bool]:
-    """Whether the decision for a starting node has changed since this call."""
-    known = decide_for_starting_node(context)
-    return lambda: decide_for_starting_node(context) != known
+    """Whether the decision for a starting node, or the time of the next one, has changed since this call."""
+    known = decide_for_starting_node(context), next_decision_at(context.state, context.now)
+    return lambda: (decide_for_starting_node(context), next_decision_at(context.state, context.now)) != known
 
 
 async def disrupt_for_interruption(context: NodeClaimContext) -> Phase:

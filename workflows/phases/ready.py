@@ -30,6 +30,7 @@ from tenure.policy.lifecycle.ready import (
     drain_rules,
     expiry_of,
     is_empty_node_needed,
+    next_involuntary_at,
 )
 from workflows.activity_options import PATCH, execute_unless, with_summary
 from workflows.metrics import count_empty
@@ -89,7 +90,7 @@ async def run_ready(context: NodeClaimContext) -> Phase:
                 failed_checks = 0 if await _wait_before_recheck(context, failed_checks) else failed_checks + 1
             case "look":
                 if await (
-                    handle_missing_node(context)
+                    handle_missing_node(context, lambda: next_involuntary_at(context.state, context.now))
                     if not context.state.observed.node_name
                     else handle_not_ready_node(context)
                 ):
@@ -235,4 +236,9 @@ async def _delete_with_permit(context: NodeClaimContext, decision: ReadyDecision
 async def _wait_before_recheck(context: NodeClaimContext, failed_checks: int) -> bool:
     """True after a new observation. Without one, the watch may stay wrong, so the delay doubles."""
     pause = min(MAX_RECHECK_DELAY, RECHECK_DELAY * 2 ** min(failed_checks, 6))
-    return await context.wait(watch_observed(context), until=context.now + pause, summary="the node is in use")
+    is_observed, decision_at = watch_observed(context), next_involuntary_at(context.state, context.now)
+    return await context.wait(
+        lambda: is_observed() or next_involuntary_at(context.state, context.now) != decision_at,
+        until=min(one for one in (context.now + pause, decision_at) if one),
+        summary="the node is in use",
+    )

@@ -13,12 +13,12 @@ from tenure.model.blockers import CALL_FAILED
 from tenure.model.nodeclaim.node_identity import REGISTERED_GAP
 from tenure.model.nodeclaim.requests import RegistrationResult
 from tenure.model.nodeclaim.state import Phase
+from tenure.policy.interruption.decision import next_decision_at
 from workflows.activity_options import PATCH, execute_unless, with_summary
 from workflows.nodeclaim_context import NOT_JOINED, NodeClaimContext
 from workflows.outbox import write_condition
 from workflows.phases.failure import fail_nodeclaim
 from workflows.phases.interruption import (
-    decide_for_starting_node,
     disrupt_for_interruption,
     must_drain,
     watch_interruption_decision,
@@ -37,16 +37,16 @@ async def run_registration(context: NodeClaimContext) -> Phase:
     while True:
         while not context.is_past_deadline() or context.is_alarmed():
             retry_at = context.now + _recheck_delay(context, attempts) if attempts else None
-            event = decide_for_starting_node(context)
+            event_at = next_decision_at(context.state, context.now)
             happened = await _wait_for_node(
-                context, checked_number, min((one for one in (retry_at, event.until) if one), default=None)
+                context, checked_number, min((one for one in (retry_at, event_at) if one), default=None)
             )
             if next_phase := await _end_early(context):
                 return next_phase
             if happened and not _has_joined(context, checked_number):
                 continue
             if not happened and retry_at is None:
-                if event.until is None or context.is_past_deadline():
+                if event_at is None or context.is_past_deadline():
                     break
                 continue
             checked_number, attempts = context.state.observed.number, attempts + 1

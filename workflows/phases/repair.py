@@ -20,7 +20,7 @@ from tenure.model.nodeclaim.state import Phase
 from tenure.policy.drain.decision import drain_state_after
 from tenure.policy.interruption.decision import decide_interruption
 from tenure.policy.lifecycle import repair as policy
-from tenure.policy.lifecycle.ready import drain_rules, requires_reboot_permit
+from tenure.policy.lifecycle.ready import drain_rules, next_involuntary_at, requires_reboot_permit
 from tenure.policy.lifecycle.repair import Repair, decide_repair
 from tenure.policy.lifecycle.repair_policies import repair_conditions, unhealthy_pairs
 from workflows.activity_options import DRAIN, PATCH, drain_queue_options, execute_unless, poll_timeout, with_summary
@@ -164,11 +164,12 @@ async def _drain_node(context: NodeClaimContext, reboot: Reboot) -> None:
     context.continue_as_new_if_suggested()
     previous = context.state.drain.status if context.state.drain else None
     until, observed = policy.drain_ends_at(context.state, reboot), context.state.observed
+    decision_at = next_involuntary_at(context.state, context.now)
     request = DrainRequest(
         claim=context.nodeclaim_ref,
         known_blockers=previous.status_line if previous else "",
         known=previous,
-        poll_timeout=poll_timeout(context.now, until).total_seconds(),
+        poll_timeout=poll_timeout(context.now, until, decision_at).total_seconds(),
         began=reboot.requested_at,
         defers_deletion=True,
         stay=True,
@@ -190,16 +191,17 @@ async def _drain_node(context: NodeClaimContext, reboot: Reboot) -> None:
         context.update_state(drain=drain_state_after(context.state.drain, result.status, defers_deletion=True))
         context.set_blocked_by(f"is emptied to be rebooted: {result.blockers}", "Unhealthy")
         if result.is_waiting:
-            await wait_for_drain_change(context, observed, has_changed, result.next_change_at, until)
+            await wait_for_drain_change(context, observed, has_changed, result.next_change_at, until, decision_at)
 
 
 def _watch_decisions(context: NodeClaimContext) -> Callable[[], bool]:
     """Whether the phase must decide again since this call."""
-    known = decide_interruption(context.state, context.now).do
+    known = decide_interruption(context.state, context.now).do, next_involuntary_at(context.state, context.now)
     return lambda: (
         context.is_deleting
         or decide_repair(context.state, context.now).do != "reboot"
-        or decide_interruption(context.state, context.now).do != known
+        or (decide_interruption(context.state, context.now).do, next_involuntary_at(context.state, context.now))
+        != known
     )
 
 

@@ -57,6 +57,18 @@ def decide_interruption(state: NodeClaimState, now: datetime) -> InterruptionDec
     return min(first, key=lambda one: (one.until is None, one.until))
 
 
+def next_decision_at(state: NodeClaimState, now: datetime) -> datetime | None:
+    """When the decision for an event changes without a signal; None if no time changes one. The most urgent event may
+    hide an earlier time of another one."""
+    times = (_decision_ends_at(event, decide_event(state, event, now)) for event in live_events(state))
+    return min((at for at in times if at is not None and at > now), default=None)
+
+
+def _decision_ends_at(event: Event, decision: InterruptionDecision) -> datetime | None:
+    """An instance can be stopped and started until AWS acts."""
+    return event.starts if decision.do == "stop" else decision.until
+
+
 def _urgency(one: InterruptionDecision) -> tuple[int, bool]:
     return _RANK[one.do], one.do in ACTING and one.kind not in DEFERRABLE_KINDS
 

@@ -15,7 +15,13 @@ from tenure.model.nodeclaim.expiry import DEFAULT_JITTER, expiry_with_jitter
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.model.signals import DisruptionReason
 from tenure.policy.backoff import backoff
-from tenure.policy.interruption.decision import ACTING, InterruptionDecision, decide_interruption, maintenance_until
+from tenure.policy.interruption.decision import (
+    ACTING,
+    InterruptionDecision,
+    decide_interruption,
+    maintenance_until,
+    next_decision_at,
+)
 from tenure.policy.lifecycle.pauses import describe_pause, is_pause_active, recheck_at
 from tenure.policy.lifecycle.repair import Repair, decide_repair
 
@@ -107,7 +113,14 @@ def decide_ready(state: NodeClaimState, now: datetime) -> ReadyDecision:
     decision = _with_repair(
         repair, _decide_voluntary(state, now, event, expired=expired, needs_reboot_permit=needs_permit)
     )
-    return _with_interruption(event, decision if is_in_maintenance else _with_stopped_instance(state, decision))
+    reported = _with_interruption(event, decision if is_in_maintenance else _with_stopped_instance(state, decision))
+    return _wake_by(reported, next_involuntary_at(state, now))
+
+
+def next_involuntary_at(state: NodeClaimState, now: datetime) -> datetime | None:
+    """When an AWS event or the expiration may require an action, whatever the node waits for; None for never."""
+    expiry = None if is_under_budget(state) else expiry_of(state)
+    return min((at for at in (next_decision_at(state, now), expiry) if at is not None and at > now), default=None)
 
 
 def lacks_registration(state: NodeClaimState) -> bool:
@@ -272,12 +285,12 @@ def _with_stopped_instance(state: NodeClaimState, decision: ReadyDecision) -> Re
 
 
 def _with_interruption(event: InterruptionDecision, decision: ReadyDecision) -> ReadyDecision:
-    """An AWS event is evaluated again at its own time, and reported first."""
+    """An AWS event is reported first."""
     if decision.do != "wait" or event.do not in ("wait", "ask"):
         return decision
     blocked_by = "; ".join(part for part in (event.why, decision.blocked_by) if part)
     code = decision.blocked_code if event.do == "ask" and decision.blocked_by else "InterruptionDeferred"
-    return _wake_by(decision.model_copy(update={"blocked_by": blocked_by, "blocked_code": code}), event.until)
+    return decision.model_copy(update={"blocked_by": blocked_by, "blocked_code": code})
 
 
 def _withdraw_request(state: NodeClaimState, decision: ReadyDecision) -> ReadyDecision:

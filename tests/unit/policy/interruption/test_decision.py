@@ -10,6 +10,7 @@ from tenure.model.interruption.records import ApprovalDecision, Event
 from tenure.model.nodeclaim.state import NodeClaimState
 from tenure.policy.interruption.decision import (
     decide_interruption,
+    next_decision_at,
     pods_blocked_by_event,
 )
 from tenure.policy.interruption.events import events_of, record_messages
@@ -265,3 +266,32 @@ def test_window_follows_summer_time(now: datetime, opens: datetime) -> None:
     assert (decision.do, decision.until) == ("wait", opens)
     assert decide_interruption(state, opens).do == "drain"
     assert decide_interruption(state, opens + timedelta(hours=1, minutes=59)).do == "drain"
+
+
+HIDDEN: dict[str, tuple[NodeClaimState, str, datetime]] = {
+    # node with two events -> action for the most urgent one, and the next time at which an action changes
+    "waits for a permit": (
+        node_with_events(
+            interruption_message("rebalanceRecommendation"),
+            IN_TWO_DAYS,
+            event_rules={"rebalanceRecommendation": {"action": "drain", "voluntary": True}, **DEFER},
+        ),
+        "ask",
+        after(hours=47),
+    ),
+    "can be stopped and started": (
+        node_with_events(
+            interruption_message(starts=after(hours=3)), event_rules={"scheduledChange": {"action": "stopStart"}}
+        ),
+        "stop",
+        after(hours=3),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HIDDEN)
+def test_next_decision_is_the_earliest_of_all_events(case: str) -> None:
+    state, action, at = HIDDEN[case]
+    assert decide_interruption(state, NOW).do == action
+    assert next_decision_at(state, NOW) == at
+    assert decide_interruption(state, at).do == "drain" and next_decision_at(state, at) is None

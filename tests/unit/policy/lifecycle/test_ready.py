@@ -123,6 +123,21 @@ CASES: dict[str, tuple[NodeClaimState, ReadyDecision]] = {
             why="Paused",
         ),
     ),
+    "voluntary interruption while paused, expires": (
+        node(
+            {"rules": VOLUNTARY},
+            initialized=True,
+            interruptions=heard(interruption_message(REBALANCE)),
+            pause=PAUSE,
+            expires=after(minutes=5),
+        ),
+        wait_decision(
+            "Paused",
+            f"rebalanceRecommendation; the node {describe_pause(PAUSE)}",
+            until=after(minutes=5),
+            why="Paused",
+        ),
+    ),
     "drifted": (
         node({"drift": "AMIDrift", "drift_message": "an old image"}),
         wait_decision("ReplacementPending", "drifted: AMIDrift, waits for its replacement to be planned"),
