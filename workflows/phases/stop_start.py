@@ -29,6 +29,7 @@ from tenure.policy.interruption.decision import (
     decide_event,
     event_overrides_do_not_disrupt,
     live_events,
+    next_decision_at,
     pods_blocked_by_event,
     stop_start_deadline,
 )
@@ -46,6 +47,7 @@ from workflows.activity_options import (
 )
 from workflows.nodeclaim_context import NodeClaimContext
 from workflows.phases.blocked_drain import wait_for_drain_change
+from workflows.phases.interruption import must_drain
 
 STOP_START = "StopStart"
 RETURNED_MESSAGE = "its instance was stopped and started, and is back"
@@ -107,12 +109,13 @@ async def _drain_for_stop(context: NodeClaimContext, key: str) -> bool:
             event_overrides_do_not_disrupt(context.state, event),
         )
         previous = context.state.drain.status if context.state.drain else None
-        blocked_until = [pods.until for pods in blocked_pods if pods.blocked]
+        decision_at = next_decision_at(context.state, context.now)
+        change_times = (*(pods.until for pods in blocked_pods if pods.blocked), decision_at)
         request = DrainRequest(
             claim=context.nodeclaim_ref,
             known_blockers=previous.status_line if previous else "",
             known=previous,
-            poll_timeout=poll_timeout(context.now, event.starts, *blocked_until).total_seconds(),
+            poll_timeout=poll_timeout(context.now, event.starts, *change_times).total_seconds(),
             began=context.state.stop.since if context.state.stop else None,
             defers_deletion=True,
             stay=True,
@@ -121,7 +124,7 @@ async def _drain_for_stop(context: NodeClaimContext, key: str) -> bool:
             override=override,
         )
         observed = context.state.observed
-        inputs_changed = partial(_has_changed, context, key, event, blocked_pods)
+        inputs_changed = partial(_has_changed, context, key, event, blocked_pods, decision_at)
         options = drain_queue_options(DRAIN, context.state, f"drain {context.state.node_name} to stop its instance")
         result: DrainResult | None = await execute_unless(DrainActivities.drain_node, request, options, inputs_changed)
         if result is not None and result.outcome != "waiting":
@@ -132,15 +135,22 @@ async def _drain_for_stop(context: NodeClaimContext, key: str) -> bool:
             context.set_blocked_by(f"is emptied to be stopped: {result.blockers}", STOP_START)
             if result.is_waiting:
                 await wait_for_drain_change(
-                    context, observed, inputs_changed, result.next_change_at, event.starts, *blocked_until
+                    context, observed, inputs_changed, result.next_change_at, event.starts, *change_times
                 )
     context.update_state(drain=None)
     return False
 
 
-def _has_changed(context: NodeClaimContext, key: str, event: Event, blocked_pods: tuple[PodDrainRule, ...]) -> bool:
+def _has_changed(
+    context: NodeClaimContext,
+    key: str,
+    event: Event,
+    blocked_pods: tuple[PodDrainRule, ...],
+    decision_at: datetime | None,
+) -> bool:
     return (
-        _find_requested_event(context, key) != event
+        next_decision_at(context.state, context.now) != decision_at
+        or _find_requested_event(context, key) != event
         or pods_blocked_by_event(context.state, event, context.now) != blocked_pods
     )
 
@@ -185,14 +195,20 @@ def _remaining_time(context: NodeClaimContext, deadline: datetime | None) -> Any
 
 
 async def _wait_for_reboot(context: NodeClaimContext, stop: InstanceStopStart) -> bool:
+    """False if the decision must be made again, for example because another AWS event ends the instance."""
     context.set_blocked_by("its instance boots after maintenance", STOP_START)
-    has_changed = await context.wait(
-        lambda: _has_rebooted(context, stop) or context.is_deleting,
-        until=stop.deadline,
+    decision_at = next_decision_at(context.state, context.now)
+    await context.wait(
+        lambda: (
+            _has_rebooted(context, stop)
+            or must_drain(context)
+            or next_decision_at(context.state, context.now) != decision_at
+        ),
+        until=min((one for one in (stop.deadline, decision_at) if one), default=None),
         summary="until its instance is back",
     )
-    if not has_changed or not _has_rebooted(context, stop):
-        if not context.is_deleting:
+    if not _has_rebooted(context, stop):
+        if not must_drain(context) and stop.deadline is not None and context.now >= stop.deadline:
             await _fail_stop_start(context, "its instance did not come back in time")
         return False
     context.update_state(

@@ -12,11 +12,13 @@ from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
     Handle,
     is_blocked_by,
+    is_in_phase,
     is_stop_in_step,
     latest_run,
     query_state,
     wait_until,
     wait_until_phase,
+    wait_until_skipping_time,
 )
 from tests.support.workflows.interruption_messages import interruption_rules, ready_with_rules, send_message
 from tests.support.workflows.nodeclaim_workflows import BUSY, delete_nodeclaim, is_in_service
@@ -159,6 +161,31 @@ async def test_rejected_taint_removal_does_not_hide_later_stops(fake: WorkerHarn
     await wait_until_phase(handle, Phase.READY)
     await fake.sleep(minutes=2)
     assert is_in_service(fake) and await is_stop_in_step(handle, "done")
+
+
+async def test_instance_that_terminates_while_it_boots_is_replaced_at_once(fake: WorkerHarness) -> None:
+    handle = await nodeclaim_with_maintenance(fake)
+    await wait_until(lambda: is_stop_in_step(handle, "back"))
+    began = await fake.now()
+    await send_message(fake, handle, "instanceTerminating")
+    outcome = await handle.result()
+    (drained,) = (one.at for one in outcome.history if one.phase is Phase.DRAIN)
+    assert outcome.reason == "instance_terminated" and drained - began < timedelta(minutes=1)
+
+
+async def test_other_event_that_is_due_ends_the_drain_before_a_stop(fake: WorkerHarness) -> None:
+    """After two hours, the blocked drain tries again every half an hour."""
+    approval = {"action": "waitForApproval", "deadline": "1m"}
+    handle = await ready_with_rules(fake, scheduledChange=STOP_START, rebalanceRecommendation=approval)
+    fake.pods.add("node-a", "kept", evictable=False, protected=True, why_not="annotation karpenter.sh/do-not-disrupt")
+    await send_message(fake, handle, starts=await fake.now() + timedelta(hours=48))
+    await wait_until(lambda: is_blocked_by(handle, "is emptied to be stopped"))
+    await fake.sleep(hours=2)
+    due_at = await fake.now() + timedelta(minutes=1)
+    await send_message(fake, handle, "rebalanceRecommendation")
+    await wait_until_skipping_time(fake, lambda: is_in_phase(handle, Phase.DRAIN), seconds=10)
+    since = (await query_state(handle)).since
+    assert since and since - due_at < timedelta(minutes=1)
 
 
 async def test_nodeclaim_deleted_during_stop_is_terminated(fake: WorkerHarness) -> None:
