@@ -16,6 +16,7 @@ from tenure.model.base import Message
 from tenure.model.blockers import CALL_FAILED, NODE_NOT_JOINED
 from tenure.model.nodeclaim.requests import MAX_EVICTED_PODS, NodeClaimRef, ReportRequest
 from tenure.model.nodeclaim.state import NodeClaimState, Phase, Step
+from tenure.policy.interruption.decision import requires_action
 from tenure.policy.lifecycle.deadlines import action_of, slow_at
 from tenure.policy.lifecycle.transitions import deadline_of, may_follow
 from tenure.policy.lifecycle.verdict import is_alarmed, verdict_of
@@ -277,7 +278,16 @@ class NodeClaimContext:
         self.set_blocked_by(str(error.cause or error)[:200], CALL_FAILED)
         if self.is_past_deadline():
             self.mark_overdue()
-        await self.wait(lambda: False, until=self.now + RETRY_AFTER, summary="before trying again")
+        known = self._must_decide_again()
+        await self.wait(
+            lambda: not known and self._must_decide_again(),
+            until=self.now + RETRY_AFTER,
+            summary="before trying again",
+        )
+
+    def _must_decide_again(self) -> bool:
+        """Whether the NodeClaim is being deleted, or an AWS event requires an action."""
+        return self.is_deleting or requires_action(self.state, self.now)
 
     def bound_by_deadline(self, options: Any) -> Any:
         """`options` without retries past the phase's deadline."""

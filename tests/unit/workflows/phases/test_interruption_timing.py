@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tenure.model.errors import BadInput, TryLater
+from tenure.model.nodeclaim.node_identity import REGISTERED_GAP
 from tenure.model.nodeclaim.state import NodeClaimOutcome, Phase
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
@@ -85,6 +86,16 @@ async def test_interruption_events_are_published_after_nodeclaim_deletion(fake: 
     await handle.result()
     assert tries
     assert {"SpotInterrupted", "TerminatingOnInterruption"} <= set(fake.events.reasons_for("a"))
+
+
+async def test_interruption_is_handled_although_an_activity_has_just_failed(fake: WorkerHarness) -> None:
+    handle = await ready_nodeclaim(fake)
+    fake.nodes.faults["register"] = [BadInput("denied by a webhook")]
+    await fake.signal_observed(handle, **BUSY, registration_gaps=(REGISTERED_GAP,))
+    await wait_until(lambda: is_blocked_by(handle, "denied by a webhook"))
+    began = await fake.now()
+    await send_message(fake, handle, "spotInterruption")
+    assert entered_at(await handle.result(), Phase.DRAIN) - began < timedelta(seconds=10)
 
 
 # --- interruptions that are due ---
