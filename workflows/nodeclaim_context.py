@@ -222,9 +222,13 @@ class NodeClaimContext:
             )
 
     def watch_deadline(self) -> Callable[[], bool]:
-        """Whether the deadline has changed since this call."""
-        known = (self.state.deadline, self.is_alarmed())
-        return lambda: (self.state.deadline, self.is_alarmed()) != known
+        """Whether the deadline, or the time from which the phase is slow, has changed since this call."""
+
+        def deadlines() -> tuple[datetime | None, bool, datetime | None]:
+            return self.state.deadline, self.is_alarmed(), slow_at(self.state)
+
+        known = deadlines()
+        return lambda: deadlines() != known
 
     def next_slow_or_overdue_at(self) -> datetime | None:
         """When the phase becomes slow or overdue without any event; None if neither can happen."""

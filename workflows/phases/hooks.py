@@ -99,8 +99,9 @@ async def _wait_for_retry(
     """Wait until the next attempt, or until an input changes."""
     context.set_blocked_by(decision.why, HOOK_FAILED)
     inputs, wakeup_times = _hook_inputs(context, point, hook.name), (decision.until, context.next_slow_or_overdue_at())
+    deadline_changed = context.watch_deadline()
     await context.wait(
-        lambda: _hook_inputs(context, point, hook.name) != inputs or bool(stop_reason(context)),
+        lambda: _hook_inputs(context, point, hook.name) != inputs or bool(stop_reason(context)) or deadline_changed(),
         until=min((one for one in wakeup_times if one), default=None),
         summary=f"until hook {point}/{hook.name} is retried",
     )

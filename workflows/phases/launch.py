@@ -241,7 +241,10 @@ async def _wait_unless_other_offerings(context: NodeClaimContext, rejection: Lau
 async def _wait_before_retry(context: NodeClaimContext) -> None:
     deadline = context.state.deadline or context.now
     until = context.now + RETRY_AFTER_OVERDUE if context.is_alarmed() else min(context.now + RETRY_AFTER, deadline)
-    await context.wait(lambda: context.state.observed.deleting, until=until, summary="before the next attempt")
+    deadline_changed = context.watch_deadline()
+    await context.wait(
+        lambda: context.is_deleting or deadline_changed(), until=until, summary="before the next attempt"
+    )
 
 
 def _has_launch_result(context: NodeClaimContext) -> bool:

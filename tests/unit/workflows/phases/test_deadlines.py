@@ -1,6 +1,6 @@
 """Deadlines of a LifecyclePolicy: shorter, longer or changed, and the action after they pass."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -14,10 +14,12 @@ from tenure.policy.lifecycle.verdict import describe_blocker
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.eventually import (
     Handle,
+    count_scheduled,
     has_blocker,
     has_state,
     is_blocked_by,
     is_in_phase,
+    is_running,
     query_state,
     wait_until,
     wait_until_phase,
@@ -152,6 +154,41 @@ async def test_overdue_launch_with_alarm_keeps_retrying(fake: WorkerHarness) -> 
     await wait_until_skipping_time(fake, lambda: is_in_phase(handle, Phase.REGISTRATION), seconds=30)
 
 
+async def overdue_launch(fake: WorkerHarness) -> Handle:
+    """A NodeClaim whose launch has just failed again, long after its deadline. Attempts are two minutes apart."""
+    fake.fleet.rejection = LaunchRejection(reason="NodeClassNotReady", message="no subnet", final=False)
+    handle = await fake.start(await create_nodeclaim(fake), rules={"launch": {"whenOverdue": "alarm"}})
+    await wait_until_skipping_time(fake, lambda: has_state(handle, overdue=True), seconds=30)
+    attempts = await count_scheduled(handle, "prepare_launch")
+
+    async def has_failed_again() -> bool:
+        is_repeated = await count_scheduled(handle, "prepare_launch") > attempts
+        return is_repeated and not await is_running(handle, "prepare_launch")
+
+    await wait_until_skipping_time(fake, has_failed_again, seconds=5)
+    return handle
+
+
+async def time_until_termination(fake: WorkerHarness, handle: Handle, **observed: Any) -> timedelta:
+    """The time from this observation to the end of the launch."""
+    began = await fake.now()
+    await fake.signal_observed(handle, **observed)
+    outcome = await handle.result()
+    ended: datetime = next(step.at for step in outcome.history if step.phase is Phase.TERMINATION)
+    return ended - began
+
+
+async def test_action_changed_to_delete_ends_overdue_launch_before_the_next_attempt(fake: WorkerHarness) -> None:
+    handle = await overdue_launch(fake)
+    assert await time_until_termination(fake, handle) < timedelta(minutes=1)
+
+
+async def test_removed_nodeclaim_ends_overdue_launch_before_the_next_attempt(fake: WorkerHarness) -> None:
+    handle = await overdue_launch(fake)
+    fake.claims.found.clear()
+    assert await time_until_termination(fake, handle, exists=False) < timedelta(minutes=1)
+
+
 async def test_nodeclaim_waiting_for_launch_group_can_be_deleted(fake: WorkerHarness) -> None:
     claim = await create_nodeclaim(fake, annotations={labels.LAUNCH_GROUP: "group-1"})
     rules = {"launch": {"whenOverdue": "alarm"}}
@@ -221,6 +258,13 @@ async def test_node_slower_than_expected_is_slow_but_not_overdue(fake: WorkerHar
     await fake.signal_observed(handle, **BUSY)
     await wait_until_phase(handle, Phase.READY)
     assert describe_blocker(await query_state(handle)) == ""
+
+
+async def test_expected_durations_that_are_known_later_apply(fake: WorkerHarness) -> None:
+    handle = await launched_nodeclaim(fake)
+    await fake.signal_observed(handle, expected=expected_times(2))
+    await fake.sleep(minutes=3)
+    assert await has_state(handle, slow=True)
 
 
 async def test_expected_duration_of_instance_type_takes_precedence(fake: WorkerHarness) -> None:

@@ -241,6 +241,20 @@ async def test_waiting_hook_becomes_overdue_and_ends_after_policy_change(fake: W
     assert fake.pods.evicted == ["web"]
 
 
+async def test_waiting_hook_is_overdue_at_a_shortened_deadline(fake: WorkerHarness) -> None:
+    """After twelve minutes, the hook is retried in three minutes."""
+    hook = CALL | {"onFailure": "wait"}
+    fake.calls.responses = [REJECTED] * 100
+    handle = await draining_with_hooks(fake, beforeDrain=[hook])
+    await wait_until(lambda: is_blocked_by(handle, "hook beforeDrain/warn failed, is retried at"))
+    await fake.sleep(minutes=12)
+    began = await fake.now()
+    rules = LifecycleRules.model_validate({"hooks": {"beforeDrain": [hook]}, "drain": {"deadline": "1m"}}).to_object()
+    await fake.signal_observed(handle, **BUSY, deleting=True, rules=rules)
+    await wait_until_skipping_time(fake, lambda: is_overdue(handle), seconds=5)
+    assert await fake.now() - began < timedelta(minutes=1)
+
+
 async def test_long_hook_wait_continues_as_new(fake: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workflows.activity_options, "CONTINUE_AS_NEW_AT_EVENTS", 100)
     hook = CALL | {"onFailure": "wait"}
