@@ -86,8 +86,15 @@ def decide_repair(state: NodeClaimState, now: datetime) -> Repair:
         return Repair(do="withdraw", condition=requested.condition)
     if decided.do == "replace" and decided.due == requested:
         why = f"unhealthy, {decided.condition}: waits for its replacement"
-        return Repair(condition=decided.condition, blocked_by=why, due=requested)
+        until = _next_match_due_at(state, now)
+        return Repair(until=until, condition=decided.condition, blocked_by=why, due=requested)
     return decided
+
+
+def _next_match_due_at(state: NodeClaimState, now: datetime) -> datetime | None:
+    """When another condition becomes due, which may change the requested replacement; None without one."""
+    matches = _match_intervals(state, repair_rules_of(state.observed.rules))
+    return min((one.due for one in matches if one.due > now), default=None)
 
 
 def _decide_step(state: NodeClaimState, now: datetime) -> Repair:

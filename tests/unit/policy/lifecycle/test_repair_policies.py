@@ -16,9 +16,10 @@ from tenure.policy.lifecycle.repair import (
     block_repair,
     decide_repair,
     record_conditions,
+    with_request,
 )
 from tenure.policy.lifecycle.repair_policies import matching_conditions, repair_conditions
-from tests.unit.policy.builders import NOW, after, node
+from tests.unit.policy.builders import NOW, after, before, node
 
 GPU = "AcceleratedHardwareReady"
 
@@ -167,3 +168,21 @@ def test_invalid_pattern_is_a_problem_of_the_policy_and_matches_nothing() -> Non
 
 def test_health_of_an_earlier_version_has_the_legacy_mode() -> None:
     assert Health.model_validate({"steps_taken": 1}).mode == "legacy"
+
+
+def test_requested_replacement_is_decided_again_when_another_condition_is_due() -> None:
+    """It may have a shorter grace period."""
+    state = unhealthy_state(("KernelReady", ""), since=before(minutes=25))
+    unhealthy = (
+        *state.observed.unhealthy,
+        UnhealthyCondition(type=GPU, status="False", reason="NvidiaXID79Error", since=NOW),
+    )
+    health = record_conditions(state, unhealthy, None, NOW, "reboot")
+    state = state.model_copy(update={"health": health})
+    due = decide(state, minutes=5).due
+    requested = state.model_copy(update={"health": with_request(health, due)})
+    assert due and due.grace == timedelta(minutes=10)
+    wait = decide(requested, minutes=5)
+    assert (wait.do, wait.until) == ("wait", after(minutes=10))
+    again = decide(requested, minutes=10)
+    assert again.do == "replace" and again.due and again.due.grace == timedelta(minutes=5)
