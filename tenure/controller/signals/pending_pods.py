@@ -56,17 +56,18 @@ class Batcher:
         uids = {uid for uid in pending_uids if self._deferred_until.get(uid, now) <= now}
         lost &= uids
         self._notified &= uids - lost
+        deferred_until = min((self._deferred_until[uid] for uid in pending_uids - uids), default=None)
         if not uids:
-            self.next_attempt_at = min((self._deferred_until[uid] for uid in pending_uids), default=None)
+            self.next_attempt_at = deferred_until
             self._interval = MIN_RENEW_INTERVAL
             return None
         due = now if lost else self._due_at(bool(uids - self._notified), now)
         if now < due:
-            self.next_attempt_at = due
+            self.next_attempt_at = min(due, deferred_until or due)
             return None
         self._interval = MIN_RENEW_INTERVAL if uids - self._notified else min(MAX_RENEW_INTERVAL, self._interval * 2)
         self._notified, self._notified_at = uids, now
-        self.next_attempt_at = now + self._interval
+        self.next_attempt_at = min(now + self._interval, deferred_until or now + self._interval)
         running = {pod.uid for pod in pending if pod.node_name} & uids
         newest = max(self._first_seen[uid] for uid in running or uids)
         return ObservedDemand(pods=len(uids), newest_pod_at=newest, at_once=bool(lost))

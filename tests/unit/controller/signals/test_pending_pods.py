@@ -301,6 +301,22 @@ def test_delayed_pod_does_not_delay_others() -> None:
     assert other is not None and other.pods == 1
 
 
+def test_delayed_pod_is_signaled_in_time_although_others_wait() -> None:
+    """Others that stay pending are signaled less and less often."""
+    batcher, signaled_at = Batcher(), at(4)
+    for tick in range(5):
+        batcher.decide_signal(facts("a", "b"), at(tick))
+        batcher.decide_signal(facts("b"), at(tick + 0.5), {"uid-a"})
+    assert batcher.decide_signal(facts("a", "b"), at(5)) is None
+    for _ in range(10):
+        assert batcher.next_attempt_at is not None
+        signaled_at = batcher.next_attempt_at
+        demand = batcher.decide_signal(facts("a", "b"), signaled_at)
+        if demand and demand.pods == 2:
+            break
+    assert signaled_at == at(25), "twenty seconds after it lost its nomination again"
+
+
 def test_no_signal_and_no_attempt_without_demand() -> None:
     batcher = Batcher()
     assert batcher.decide_signal([], at(0)) is None and batcher.next_attempt_at is None
