@@ -280,8 +280,9 @@ class ClusterCache(ClusterStore):
         self._nodeclaims_by_nodepool.setdefault(new.pool, set()).add(new.name)
         self._changes.nodeclaims.add(new.name)
         self._changes.nodepools.add(new.pool)
-        if old is None or (new.deleting, new.initialized_at, new.devices) != (
+        if old is None or (new.deleting, new.instance_terminating, new.initialized_at, new.devices) != (
             old.deleting,
+            old.instance_terminating,
             old.initialized_at,
             old.devices,
         ):

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 
+from tenure.apis import labels
 from tenure.controller.cache.availability import NotReadyTracker
 from tenure.controller.cache.nominations import Nomination, Nominations
 from tenure.controller.signals.pending_pods import (
@@ -88,6 +89,15 @@ def test_pods_that_their_budget_never_releases_are_no_demand(harness: CacheHarne
     assert pending_names(harness, Nominations()) == []
     harness.cache.set_interrupted("up", interrupted=True)
     assert pending_names(harness, Nominations()) == ["database"], "EC2 ends the instance without asking the budget"
+
+
+def test_pods_are_checked_again_when_their_instance_terminates(harness: CacheHarness) -> None:
+    terminating = claim("up", phase="Initialized", deleting=True)
+    harness.apply_objects("nodeclaims", terminating)
+    assert harness.cache.drain_changes().pods
+    terminating["status"]["conditions"].append({"type": labels.INSTANCE_TERMINATING, "status": "True"})
+    harness.apply_objects("nodeclaims", terminating)
+    assert harness.cache.drain_changes().pods
 
 
 def test_first_plan_is_needed_for_unscheduled_and_displaced_pods(harness: CacheHarness) -> None:
