@@ -279,6 +279,7 @@ class DisruptionController:
             *self._nomination_expiries(now).values(),
             *self._static_replacement_times(),
             self._budgets.next_opening(now) if has_rejected else None,
+            self._planner_client.all_available_at(now) if has_rejected else None,
         ]
 
     def _static_replacement_times(self) -> Iterator[datetime | None]:

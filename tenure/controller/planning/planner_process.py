@@ -237,6 +237,11 @@ class PlannerClient:
             reservations,
         )
 
+    def all_available_at(self, now: datetime) -> datetime | None:
+        """When the last offering that EC2 rejected or reclaimed counts as available again; None if all do."""
+        known = (*self.unavailable_offerings, *self._interrupted_offerings(now))
+        return max((one.until for one in known if now < one.until), default=None)
+
     async def preload(self) -> None:
         """Send the facts that are known before all kinds are synced. Conclusions from several kinds follow with `sync`.
         Raises TryLater."""

@@ -26,6 +26,7 @@ from tenure.model.disruption.commands import (
 )
 from tenure.model.disruption.decision import Decision
 from tenure.model.facts import NodeClaimFact
+from tenure.model.instance_types import UnavailableOffering
 from tests.support.controller.builders import at, claim, node, node_class, pod, pool, stamp, with_binding
 from tests.unit.controller.planning import provisioner_harness
 from tests.unit.scheduling.builders import COMMON
@@ -150,6 +151,18 @@ async def test_next_pass_is_due_when_a_closed_budget_opens(harness: DisruptionHa
     harness.add_node("big", "m.2xlarge", 1)
     found = await harness.compute_disruption()
     assert not found.proposals and found.next_pass_at == datetime.fromisoformat("2026-01-01T17:00:00+00:00")
+
+
+async def test_next_pass_is_due_when_offerings_are_available_again(harness: DisruptionHarness) -> None:
+    harness.add_node("big", "m.2xlarge", 1)
+    everywhere = {"instance_type": "*", "zone": "*", "capacity_type": "*"}
+    harness.provisioner.planner_client.unavailable_offerings = tuple(
+        UnavailableOffering(until=until, **everywhere) for until in (at(60), at(90))
+    )
+    found = await harness.compute_disruption()
+    assert not found.proposals and found.next_pass_at == at(90)
+    harness.now = at(90)
+    assert (await harness.compute_disruption()).proposals
 
 
 async def test_minimum_node_age_of_a_policy_delays_disruption(harness: DisruptionHarness) -> None:
