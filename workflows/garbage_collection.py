@@ -121,7 +121,7 @@ class GarbageCollectorWorkflow(IgnoresCancellation):
         self._publish()
 
         def is_changed() -> bool:
-            return bool(self._requested) or self._next_wakeup() != at
+            return bool(self._due_tasks()) or self._next_wakeup() != at
 
         if at is None:
             await workflow.wait_condition(is_changed)

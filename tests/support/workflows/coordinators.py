@@ -39,8 +39,8 @@ async def start_interruption(fake: WorkerHarness, queue: str = "demo") -> Interr
     return await _start(fake, InterruptionWorkflow.run, state, ids.interruption(fake.cluster))
 
 
-async def start_garbage_collector(fake: WorkerHarness) -> Collector:
-    state = GarbageCollectorState(cluster=fake.cluster)
+async def start_garbage_collector(fake: WorkerHarness, **state_fields: Any) -> Collector:
+    state = GarbageCollectorState(cluster=fake.cluster, **state_fields)
     return await _start(fake, GarbageCollectorWorkflow.run, state, ids.garbage_collection(fake.cluster))
 
 

@@ -14,7 +14,7 @@ from tenure.model.garbage_collection import GarbageCollectionResult, TaskSelecti
 from tests.support.fakes.ports import FakePorts
 from tests.support.fakes.worker import WorkerHarness
 from tests.support.workflows.coordinators import Collector, start_garbage_collector
-from tests.support.workflows.eventually import has_continued_as_new, wait_until
+from tests.support.workflows.eventually import count_completed_tasks, has_continued_as_new, wait_until
 from workflows.garbage_collection import SHORTEST, TASKS, GarbageCollectorWorkflow, next_run_of
 
 ACTIONS = (
@@ -155,6 +155,18 @@ async def test_paused_task_runs_only_on_request(fake: WorkerHarness) -> None:
     await handle.signal(GarbageCollectorWorkflow.resume_task, TaskSelection(task="leases"))
     await sleep_until_runs(fake, handle, "leases", 3, minutes=6)
     assert fake.inventory.known_leases == {}
+
+
+async def test_task_that_was_paused_before_its_first_run_runs_when_it_is_resumed(fake: WorkerHarness) -> None:
+    paused = {name: TaskState(paused=True) for name in TASKS}
+    handle = await start_garbage_collector(fake, tasks=paused)
+    await wait_until(lambda: is_waiting(handle))
+    await handle.signal(GarbageCollectorWorkflow.resume_task, TaskSelection(task="leases"))
+    await sleep_until_runs(fake, handle, "leases", 1, minutes=1)
+
+
+async def is_waiting(handle: Collector) -> bool:
+    return await count_completed_tasks(handle) > 0
 
 
 async def test_unknown_task_is_rejected(fake: WorkerHarness) -> None:
