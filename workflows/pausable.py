@@ -27,7 +27,7 @@ from tenure.policy.lifecycle.pauses import (
 )
 from workflows import search_attributes
 from workflows.activity_options import PATCH, with_summary
-from workflows.timers import time_until
+from workflows.timers import time_until, wait_at_most
 
 ECHO_WINDOW = timedelta(minutes=1)
 """How long the watch may still report an earlier value that the workflow wrote."""
@@ -137,8 +137,9 @@ class PauseController:
         while True:
             self._end_if_expired()
             if self._is_out_of_sync():
+                attempted = self._state().pause
                 if not await self._try_write():
-                    await workflow.sleep(RETRY_AFTER, summary="before the next attempt to write the pause annotation")
+                    await self._wait_before_retry(attempted)
                 continue
             await self._wait_for_change()
 
@@ -179,6 +180,11 @@ class PauseController:
             )
         except TimeoutError:
             return
+
+    async def _wait_before_retry(self, attempted: Pause | None) -> None:
+        """Another pause is written at once, since permits may have been granted before it."""
+        summary = "before the next attempt to write the pause annotation"
+        await wait_at_most(RETRY_AFTER, lambda: self._state().pause != attempted, summary)
 
     async def _try_write(self) -> bool:
         self._is_writing = True

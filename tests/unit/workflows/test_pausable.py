@@ -193,6 +193,19 @@ async def has_failed_activity(handle: Any) -> bool:
     return any(one.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED for one in events)
 
 
+async def test_pause_is_written_at_once_after_a_failed_resume(fake: WorkerHarness) -> None:
+    handle = await start_nodepool(fake)
+    await handle.execute_update(NodePoolWorkflow.pause, await pause_for(fake, hours=1))
+    await wait_until(lambda: bool(nodepool_pause_annotation(fake)))
+    fake.pools.faults["patch_annotations"] = [BadInput("denied by a webhook")]
+    await handle.execute_update(NodePoolWorkflow.resume, Resume(by="ops"))
+    await wait_until(lambda: not fake.pools.faults["patch_annotations"])
+    again, began = normalize_pause(await pause_for(fake, hours=2)), await fake.now()
+    await handle.execute_update(NodePoolWorkflow.pause, again)
+    await wait_until(lambda: nodepool_pause_is(fake, write_pause(again)))
+    assert await fake.now() - began < timedelta(seconds=30)
+
+
 async def test_pause_revokes_permits_until_its_end(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a", "b")
     pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
