@@ -5,7 +5,7 @@ not. A day of week of 7 means Sunday; Karpenter rejects it. A schedule that neve
 """
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -74,9 +74,10 @@ spaces."""
 
 def next_time(schedule: str, after: datetime) -> datetime | None:
     """The first time after `after`, in its time zone; None for a schedule that never fires. Raises ScheduleError."""
-    expression = _parse(schedule)
+    expression, last = _parse(schedule), after.astimezone(UTC)
     try:
-        return next(CronSim(expression, after)) if expression else None
+        # In the hour that the end of daylight saving time repeats, CronSim also returns times before `after`.
+        return next(one for one in CronSim(expression, after) if one > last) if expression else None
     except (CronSimError, StopIteration):
         return None
 

@@ -6,6 +6,7 @@
 import re
 from datetime import UTC, datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -64,6 +65,22 @@ def test_seven_is_sunday(schedule: str, same: str) -> None:
 
 def test_schedule_that_never_fires_is_valid() -> None:
     assert next_time("0 0 31 2 *", BEGIN) is None
+
+
+@pytest.mark.parametrize(
+    ("schedule", "after", "following"),
+    [
+        # On 25 October, 02:00 to 03:00 in Berlin comes twice: from 00:00 UTC and from 01:00 UTC.
+        ("45 2 * * *", "00:44", "25T02:45+0200"),
+        ("45 2 * * *", "01:44", "26T02:45+0100"),
+        ("45 2,4 * * *", "01:15", "25T04:45+0100"),
+        ("45 * * * *", "01:44", "25T02:45+0100"),
+    ],
+)
+def test_next_time_is_later_in_an_hour_that_comes_twice(schedule: str, after: str, following: str) -> None:
+    at = datetime.fromisoformat(f"2026-10-25T{after}Z").astimezone(ZoneInfo("Europe/Berlin"))
+    found = next_time(schedule, at)
+    assert found is not None and f"{found:%dT%H:%M%z}" == following
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,14 @@ def test_window_follows_its_time_zone_and_summer_time(now: datetime, is_open: bo
     assert (headroom(pool_rules("a", windows=[BERLIN]), nodes(3), now=now)[0] > 0) is is_open
 
 
+def test_window_opens_once_in_an_hour_that_comes_twice() -> None:
+    """On 25 October, 02:00 to 03:00 in Berlin comes twice: from 00:00 UTC and from 01:00 UTC."""
+    pool = pool_rules("a", windows=[{"schedule": "45 2 * * *", "duration": "10m", "timeZone": "Europe/Berlin"}])
+    times = [datetime(2026, 10, 25, tzinfo=UTC) + timedelta(minutes=minute) for minute in range(180)]
+    opened = [f"{now:%H:%M}" for now in times if headroom(pool, nodes(3), now=now)[0]]
+    assert opened == [f"00:{minute}" for minute in range(45, 55)]
+
+
 def test_closed_window_names_its_opening_and_applies_to_its_reasons() -> None:
     pool = pool_rules("a", windows=[BERLIN | {"reasons": ["Drifted"]}])
     assert headroom(pool, nodes(3)) == (0, "outside of its windows, the next opens at 2026-06-02T02:00+02:00")
