@@ -33,6 +33,7 @@ _DURATIONS: Final = frozenset(
         "notReadyGrace",
         "within",
         "drainFor",
+        "rebootFor",
         "toleration",
         "terminationGracePeriod",
         "minimumNodeAge",
@@ -94,6 +95,9 @@ def problem_of(rules: LifecycleRules) -> str:
 
 
 def _repair_problems(rules: RepairRules) -> Iterator[str]:
+    for index, one in enumerate(rules.conditions or ()):
+        fields = dict(_flatten(one.to_object(), f"repair.conditions[{index}]."))
+        yield from (f"{field}: {span}" for field, span in duration_fields(fields) if isinstance(span, str))
     for index, pattern in find_invalid_patterns(rules.conditions or ()):
         field = f"repair.conditions[{index}].reason"
         yield f"{field}: {pattern!r}: invalid regular expression, expected e.g. .*XID(48|63).*"

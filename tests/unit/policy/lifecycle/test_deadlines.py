@@ -21,6 +21,9 @@ from tenure.policy.lifecycle.verdict import describe_blocker
 from tests.unit.policy.builders import NOW, after, before, node
 
 DEFAULTS = Deadlines()
+LONG = "9" * 30 + "h"
+"""A duration that the CRD accepts."""
+KERNEL = {"type": "KernelReady", "status": "False", "toleration": "30m"}
 
 
 def rules(**fields: Any) -> LifecycleRules:
@@ -91,6 +94,14 @@ def test_policy_overrides_the_action_when_overdue(phase: Phase) -> None:
         ),
         ({"drain": {"whenBlocked": "escalate"}}, "drain.whenBlocked: 'escalate' requires drain.blockedFor"),
         ({"repair": {"within": "x"}}, "repair.within: 'x': invalid duration"),
+        ({"repair": {"rebootFor": LONG}}, f"repair.rebootFor: '{LONG}' is too long for a duration"),
+        *(
+            (
+                {"repair": {"conditions": [KERNEL, {**KERNEL, field: LONG}]}},
+                f"repair.conditions[1].{field}: '{LONG}' is too long for a duration",
+            )
+            for field in ("toleration", "terminationGracePeriod")
+        ),
     ],
 )
 def test_invalid_rules_are_reported_with_the_expected_form(fields: dict[str, Any], problem: str) -> None:
