@@ -6,7 +6,7 @@ With jitter 0%, nodes expire exactly as with Karpenter.
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from tenure.apis.durations import parse_duration
+from tenure.apis.durations import NEVER, parse_duration_or_none
 from tenure.apis.lifecyclepolicy import DrainRules, LifecycleRules
 from tenure.model.base import Value
 from tenure.model.blockers import INSTANCE_STOPPED
@@ -243,8 +243,10 @@ def _why_not_removed(state: NodeClaimState) -> tuple[str, str]:
         return "NodeDoNotDisrupt", "the annotation karpenter.sh/do-not-disrupt on the Node"
     if not observed.consolidation:
         return "NoPool", "no NodePool: a standalone NodeClaim ends only by deletion or expiration"
-    never = consolidate_after(observed.consolidation) is None
-    return "Never", f"consolidateAfter of NodePool {state.identity.pool} is Never" if never else ""
+    if consolidate_after(observed.consolidation) is not None:
+        return "Never", ""
+    problem = NEVER if observed.consolidation.endswith(f"/{NEVER}") else "invalid"
+    return "Never", f"consolidateAfter of NodePool {state.identity.pool} is {problem}"
 
 
 def empty_due_at(state: NodeClaimState) -> datetime | None:
@@ -264,9 +266,9 @@ def is_empty_node_needed(state: NodeClaimState, now: datetime) -> bool:
 
 
 def consolidate_after(consolidation: str) -> timedelta | None:
-    """consolidateAfter in `<consolidationPolicy>/<consolidateAfter>`; None for Never or without a NodePool."""
-    _, _, text = consolidation.partition("/")
-    return parse_duration(text) if text else None
+    """consolidateAfter in `<consolidationPolicy>/<consolidateAfter>`; None for Never, for an invalid duration that the
+    CRD accepts, or without a NodePool."""
+    return parse_duration_or_none(consolidation.partition("/")[2])
 
 
 def _with_repair(repair: Repair, decision: ReadyDecision) -> ReadyDecision:

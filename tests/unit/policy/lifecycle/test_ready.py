@@ -336,6 +336,10 @@ CASES: dict[str, tuple[NodeClaimState, ReadyDecision]] = {
     ),
     "NotReady for one minute": (node(unready_since=before(minutes=1)), decision_of("wait", until=after(minutes=1))),
     "NotReady for two minutes": (node(unready_since=before(minutes=2)), decision_of("look", "NodeNotReady")),
+    "empty with a consolidateAfter that only the CRD accepts": (
+        node(empty_for(f"WhenEmpty/{'9' * 60}h", hours=1)),
+        wait_decision("Never", "consolidateAfter of NodePool default is invalid"),
+    ),
     "NotReady with a stopped instance": (
         node(
             {"consolidation": "WhenEmpty/Never"},
@@ -371,7 +375,14 @@ def test_waiting_until_a_time_changes_the_decision_at_that_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("consolidation", "seconds"), [("WhenEmpty/30s", 30), ("WhenEmpty/1h", 3600), ("WhenEmpty/Never", None), ("", None)]
+    ("consolidation", "seconds"),
+    [
+        ("WhenEmpty/30s", 30),
+        ("WhenEmpty/1h", 3600),
+        ("WhenEmpty/Never", None),
+        (f"WhenEmpty/{'9' * 60}h", None),
+        ("", None),
+    ],
 )
 def test_consolidate_after_is_read_from_the_digest(consolidation: str, seconds: int | None) -> None:
     found = consolidate_after(consolidation)
