@@ -9,6 +9,7 @@ from activities.nodeclaim.annotations import restamp_nodepool
 from activities.ports.core import ConditionPatch, Ports
 from activities.runtime import map_faults
 from tenure.apis import labels
+from tenure.apis.durations import DurationError
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.hash import HASH_VERSION, nodepool_hash
 from tenure.apis.nodeclaim import NodeClaim
@@ -48,8 +49,9 @@ class NodePoolActivities:
         if pool is None:
             return NodePoolResult(exists=False)
         claims = await self._claims.list(labels={labels.NODEPOOL: request.name})
-        stamp = nodepool_hash(pool)
-        await restamp_nodepool(self._claims, claims, stamp)
+        stamp = _hash_of(pool)
+        if stamp:
+            await restamp_nodepool(self._claims, claims, stamp)
         now = utc_now()
         node_class = await self._node_classes.get(pool.spec.template.spec.node_class_ref.name)
         generation = node_class.metadata.generation if node_class else 0
@@ -68,11 +70,7 @@ class NodePoolActivities:
                 *_build_conditions(pool, node_class, gate_off=request.gate_off),
                 _health_condition(registrations),
             ),
-            annotations={
-                labels.NODEPOOL_HASH: stamp,
-                labels.NODEPOOL_HASH_VERSION: HASH_VERSION,
-                **_disruption_annotations(past, pool),
-            },
+            annotations={**_hash_annotations(stamp), **_disruption_annotations(past, pool)},
             now=now,
         )
         return NodePoolResult(
@@ -80,6 +78,18 @@ class NodePoolActivities:
             registrations=registrations,
             recent_disruptions=request.recent_disruptions.model_copy(update={"past": past}),
         )
+
+
+def _hash_of(pool: NodePool) -> str:
+    """Empty for an invalid duration, which the condition ValidationSucceeded reports."""
+    try:
+        return nodepool_hash(pool)
+    except DurationError:
+        return ""
+
+
+def _hash_annotations(stamp: str) -> dict[str, str]:
+    return {labels.NODEPOOL_HASH: stamp, labels.NODEPOOL_HASH_VERSION: HASH_VERSION} if stamp else {}
 
 
 def _recent_disruptions(

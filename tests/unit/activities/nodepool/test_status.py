@@ -65,6 +65,14 @@ async def test_invalid_nodepool_is_reported(cluster: FakeCluster) -> None:
     assert cluster.pools.statuses["default"]["NodeClassReady"] == "False NodeClassNotFound"
 
 
+@pytest.mark.parametrize("field", ["expireAfter", "terminationGracePeriod"])
+async def test_duration_that_only_the_crd_accepts_is_reported(cluster: FakeCluster, field: str) -> None:
+    reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+    cluster.pools.add("default", template={"spec": {"nodeClassRef": reference, field: f"{'9' * 60}h"}})
+    assert (await run_activity(cluster.pool_status.update_nodepool_status, STATUS_REQUEST)).exists
+    assert cluster.pools.statuses["default"]["ValidationSucceeded"] == "False NodePoolValidationFailed"
+
+
 async def test_missing_nodepool_has_no_status_and_no_permits(cluster: FakeCluster) -> None:
     add_nodeclaim(cluster, "a")
     assert (await run_activity(cluster.pool_status.update_nodepool_status, STATUS_REQUEST)).exists is False
