@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from tenure.apis import labels, resources
-from tenure.apis.durations import MAX_LENGTH, DurationError, parse_duration, quote
+from tenure.apis.durations import MAX_LENGTH, parse_duration_or_none, quote
 from tenure.kube.facts.objects import condition_of, true_condition
 from tenure.kube.facts.pod_requests import explain_oversized, pod_requests, requests_on_node
 from tenure.kube.facts.pod_topology import intern_string, node_selector_term, topology_terms
@@ -92,14 +92,14 @@ def read_protection(
     value = str(annotations.get(labels.DO_NOT_DISRUPT, ""))
     if value in ("", "true", "false"):
         return value, ""
+    subject = f"{path}[{labels.DO_NOT_DISRUPT}]: {quote(value)}"
     if not durations:
-        return "", f"{path}[{labels.DO_NOT_DISRUPT}]: {quote(value)}: a Node accepts only 'true'; it has no effect"
-    try:
-        parse_duration(value)
-    except DurationError as error:
-        is_protected = len(value) > MAX_LENGTH
-        effect = f"it protects {protects} until it is fixed" if is_protected else "it has no effect"
-        return "true" if is_protected else "", f"{path}[{labels.DO_NOT_DISRUPT}]: {error}, or 'true'; {effect}"
+        return "", f"{subject}: a Node accepts only 'true'; it has no effect"
+    if len(value) > MAX_LENGTH:
+        problem = f"has {len(value)} characters, a duration has at most {MAX_LENGTH}"
+        return "true", f"{subject} {problem}; it protects {protects} until it is fixed"
+    if parse_duration_or_none(value) is None:
+        return "", f"{subject}: invalid duration, expected e.g. '1h30m', or 'true'; it has no effect"
     return value, ""
 
 

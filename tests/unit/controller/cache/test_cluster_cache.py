@@ -229,16 +229,13 @@ def test_unreadable_pod_protects_its_node_and_affects_no_other_pod(
         ("false", "false", ""),
         ("1h30m", "1h30m", ""),
         ("yes", "", "'yes': invalid duration"),
-        (
-            "True",
-            "",
-            "or 'Never', or 'true'; it has no effect",
-        ),
+        ("True", "", "expected e.g. '1h30m', or 'true'; it has no effect"),
+        ("Never", "", "'Never': invalid duration"),
         ("\u0663h", "", "invalid duration"),
         ("9" * 4301 + "h", "true", "has 4302 characters"),
         ("9" * 20_000 + "x", "true", "has 20001 characters"),
     ),
-    ids=("true", "false", "duration", "word", "capital", "non-ascii digits", "many digits", "very long"),
+    ids=("true", "false", "duration", "word", "capital", "endless", "non-ascii digits", "many digits", "very long"),
 )
 def test_unreadable_do_not_disrupt_of_a_pod_is_reported(
     harness: CacheHarness, value: str, kept: str, problem: str

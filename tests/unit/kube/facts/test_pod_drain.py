@@ -71,6 +71,7 @@ POD_KINDS: dict[str, tuple[dict[str, Any], bool, bool, bool]] = {
     "do-not-disrupt": ({"metadata": annotated_metadata("true")}, True, False, True),
     "do-not-disrupt for 1h": ({"metadata": annotated_metadata("1h")}, True, False, True),
     "do-not-disrupt for 5m has expired": ({"metadata": annotated_metadata("5m")}, True, True, True),
+    "do-not-disrupt: Never": ({"metadata": annotated_metadata("Never")}, True, True, True),
     "invalid do-not-disrupt": ({"metadata": annotated_metadata("maybe")}, True, True, True),
 }
 
