@@ -15,7 +15,7 @@ from tenure.aws.amifamily.families import GIB, Family
 from tenure.aws.amifamily.image_disks import UNKNOWN_DISKS, ImageDisks
 from tenure.aws.instancetype.info import TypeInfo
 from tenure.aws.instancetype.network_limits import branch_interfaces
-from tenure.aws.kubelet.config import Kubelet
+from tenure.aws.kubelet.config import Kubelet, parse_percentage
 from tenure.aws.settings import AwsSettings
 
 MIB: Final = 1 << 20
@@ -181,15 +181,13 @@ def eviction_overhead(machine: Machine, capacity: Mapping[str, int]) -> dict[str
 
 def parse_threshold(text: str, capacity: int) -> int | None:
     """A quantity, or a percentage of the capacity, rounded up; None for other text. 100 % disables the signal."""
+    if text.endswith("%"):
+        percent = parse_percentage(text)
+        return None if percent is None else 0 if percent >= 100 else ceil(capacity * percent / 100)
     try:
-        if not text.endswith("%"):
-            return parse_quantity(text)
-        percent = float(text[:-1])
-    except (QuantityError, ValueError):
+        return parse_quantity(text)
+    except QuantityError:
         return None
-    if percent >= 100:
-        return 0
-    return ceil(capacity * percent / 100) if percent >= 0 else None
 
 
 _DEFAULT_ATTACHMENTS: Final = 27

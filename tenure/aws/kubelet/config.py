@@ -3,6 +3,7 @@
 Invalid values are ignored here; `validation.py` reports them.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Self
 
@@ -11,6 +12,13 @@ from pydantic.alias_generators import to_camel
 
 from tenure.apis.quantity import QuantityError, parse
 from tenure.model.base import Value
+
+_PERCENTAGE: Final = re.compile(r"\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?%", re.ASCII)
+
+
+def parse_percentage(text: str) -> float | None:
+    """The number before `%`; None for text that the kubelet does not read, such as `5 %`."""
+    return float(text[:-1]) if _PERCENTAGE.fullmatch(text) else None
 
 
 def is_quantity(text: str) -> bool:

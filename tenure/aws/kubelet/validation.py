@@ -14,7 +14,7 @@ from jsonschema.validators import extend
 
 from tenure.apis.durations import NEVER, DurationError, parse_duration
 from tenure.aws.amifamily.families import CUSTOM, Family
-from tenure.aws.kubelet.config import MANAGED, is_quantity
+from tenure.aws.kubelet.config import MANAGED, is_quantity, parse_percentage
 
 _RESERVED_FIELDS: Final = ("kubeReserved", "systemReserved")
 _RESERVED: Final = ("cpu", "ephemeral-storage", "memory", "pid")
@@ -178,12 +178,13 @@ def _is_quantity(value: object) -> bool:
     return not isinstance(value, str) or is_quantity(value)
 
 
-@_FORMATS.checks("threshold", raises=ValueError)
+@_FORMATS.checks("threshold")
 def _is_threshold(value: object) -> bool:
     if not isinstance(value, str):
         return True
     if value.endswith("%"):
-        return value.isascii() and 0 <= float(value[:-1]) <= 100
+        percent = parse_percentage(value)
+        return percent is not None and percent <= 100
     return not value.startswith("-") and is_quantity(value)
 
 

@@ -175,7 +175,7 @@ def test_kubelet_settings_change_overhead_per_key() -> None:
     ("text", "amount"),
     [
         *[("100Mi", 100 * MIB), ("10%", 100), ("0.15%", 2), ("100%", 0)],
-        *[(text, None) for text in ("lots", "x%", "-5%", "nan%", "-inf%")],
+        *[(text, None) for text in ("lots", "x%", "-5%", "nan%", "-inf%", "5 %", "1_0%")],
     ],
 )
 def test_eviction_thresholds_are_parsed(text: str, amount: int | None) -> None:
