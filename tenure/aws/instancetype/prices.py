@@ -7,6 +7,7 @@ If AWS lists none, it is the Linux price plus `static_prices.estimate_windows_li
 
 import asyncio
 import json
+import math
 from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -169,7 +170,7 @@ async def _no_prices() -> dict[str, float]:
 
 def _spot_row(row: Mapping[str, Any]) -> _SpotRow:
     is_windows = str(row["ProductDescription"]).startswith("Windows")
-    return is_windows, (row["InstanceType"], row["AvailabilityZone"]), row["Timestamp"], float(row["SpotPrice"])
+    return is_windows, (row["InstanceType"], row["AvailabilityZone"]), row["Timestamp"], _parse_price(row["SpotPrice"])
 
 
 def _parse_product(product: Any, currency: str) -> tuple[str, float]:
@@ -178,7 +179,15 @@ def _parse_product(product: Any, currency: str) -> tuple[str, float]:
     name = parsed.get("product", {}).get("attributes", {}).get("instanceType", "")
     for term in parsed.get("terms", {}).get("OnDemand", {}).values():
         for dimension in term.get("priceDimensions", {}).values():
-            price = float(dimension.get("pricePerUnit", {}).get(currency, 0) or 0)
-            if price:
+            if price := _parse_price(dimension.get("pricePerUnit", {}).get(currency)):
                 return name, price
     return name, 0.0
+
+
+def _parse_price(text: Any) -> float:
+    """Zero for anything that is not a price. As in Karpenter, such a row does not affect the others."""
+    try:
+        price = float(text)
+    except (TypeError, ValueError):
+        return 0.0
+    return price if 0 < price < math.inf else 0.0

@@ -69,7 +69,7 @@ def all_responses(*names: str, price: float = 0.1) -> dict[str, list[Any]]:
     }
 
 
-def product(name: str, price: float, currency: str = "USD") -> str:
+def product(name: str, price: float | str, currency: str = "USD") -> str:
     dimension = {"pricePerUnit": {currency: str(price)}}
     return json.dumps(
         {

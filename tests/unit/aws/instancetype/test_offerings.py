@@ -268,12 +268,18 @@ async def test_empty_price_list_is_read_again_soon() -> None:
     assert await prices_of(one) == {"m5.large": 0.5}
 
 
+@pytest.mark.parametrize("odd", ["N/A", "", "nan", "inf", "-1"])
+async def test_price_that_is_no_number_does_not_affect_others(odd: str) -> None:
+    clients = FakeClients({"get_products": [product("m5.large", odd), product("m5.xlarge", 0.1)]})
+    assert await read_on_demand(clients, SETTINGS.region, LINUX) == {"m5.xlarge": 0.1}  # type: ignore[arg-type]
+
+
 async def test_latest_spot_price_per_zone_counts() -> None:
     def row(zone: str, hour: int, price: str, product: str = "Linux/UNIX") -> dict[str, Any]:
         found = {"InstanceType": "m5.large", "AvailabilityZone": zone, "SpotPrice": price}
         return {**found, "Timestamp": datetime(2026, 1, 1, hour, tzinfo=UTC), "ProductDescription": product}
 
-    rows = [row(A, 1, "0.02"), row(A, 3, "0.03"), row(A, 2, "0.01"), row(B, 1, "0")]
+    rows = [row(A, 1, "0.02"), row(A, 3, "0.03"), row(A, 2, "0.01"), row(B, 1, "0"), row(B, 2, "N/A"), row(B, 2, "NaN")]
     windows = [row(A, 4, "0.11", "Windows (Amazon VPC)"), row(A, 3, "0.12", "Windows")]
     clients = FakeClients({"describe_spot_price_history": [*rows, *windows]})
     assert await read_spot(clients) == ({("m5.large", A): 0.03}, {("m5.large", A): 0.11})  # type: ignore[arg-type]
