@@ -20,6 +20,8 @@ _STATES: Final[Mapping[str, EventKind]] = {
     "shutting-down": "instanceTerminating",
     "terminated": "instanceTerminating",
 }
+_YEARS: Final = range(1970, 2200)
+"""Durations are added to and subtracted from times, so that others overflow in workflows."""
 _CLOSED: Final = "closed"
 _RESOLVED: Final = "RESOLVED"
 """Status of an affected entity for which the change is over, regardless of other entities."""
@@ -178,12 +180,17 @@ def _parse_time(value: Any) -> datetime | None:
     for read in (datetime.fromisoformat, parsedate_to_datetime):
         try:
             found = read(value)
-            return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
-        except OverflowError as error:
-            raise _MessageDropped("malformed", f"the time {value[:60]!a} is out of range") from error
+            at = found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+        except OverflowError:
+            break
         except (ValueError, TypeError, IndexError):
             continue
-    return None
+        if at.year in _YEARS:
+            return at
+        break
+    else:
+        return None
+    raise _MessageDropped("malformed", f"the time {value[:60]!a} is out of range")
 
 
 def _description(detail: Detail) -> str:

@@ -174,13 +174,21 @@ def test_any_detail_parses_or_is_dropped(detail: dict[str, Any], changed: dict[s
     (
         ({"time": "Fri, 22 Jul 2016 00:00:00 +99999999999999999999"}, "out of range"),
         ({"time": "0001-01-01T00:00:00+23:59"}, "out of range"),
+        ({"time": "0001-01-01T00:00:00Z"}, "out of range"),
+        ({"time": "9999-12-31T23:59:59Z"}, "out of range"),
         ({"detail": {"instance-id": "i-1", "instance-action": "\ud800"}}, "surrogate"),
     ),
-    ids=("queue-impossible-time", "time-before-year-1", "queue-lone-surrogate"),
+    ids=("queue-impossible-time", "time-before-year-1", "year-1", "year-9999", "queue-lone-surrogate"),
 )
 def test_out_of_range_value_is_malformed(changed: dict[str, Any], why: str) -> None:
     found = read(SPOT, **changed)
     assert found.dropped == "malformed" and why in found.why
+
+
+def test_start_in_year_1_is_malformed() -> None:
+    """Go writes an unset time like this. The lead time of a drain cannot be subtracted from it."""
+    found = read(health(ONE, startTime="0001-01-01T00:00:00Z"))
+    assert found.dropped == "malformed" and "out of range" in found.why
 
 
 @given(st.text())
