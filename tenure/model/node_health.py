@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, Protocol
 
-from pydantic import ValidationError
+from pydantic import AwareDatetime, ValidationError
 
 from tenure.model.base import Message
 
@@ -43,7 +43,7 @@ class RepairDue(Message):
     """A repair that waits for a disruption command. It is an annotation of the NodeClaim, where planning reads it."""
 
     condition: str
-    order_at: datetime
+    order_at: AwareDatetime
     """Nodes are repaired in this order, earliest first."""
     grace: timedelta | None = None
     """How long pods are evicted before they are deleted; None without a bound."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Literal
 
-from pydantic import ValidationError
+from pydantic import AwareDatetime, ValidationError
 
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.labels import IMAGE_PIN
@@ -76,7 +76,7 @@ class GateResult(Message):
     outcome: Literal["passed", "failed", "unknown"]
     value: float | None = None
     why: str = ""
-    at: datetime | None = None
+    at: AwareDatetime | None = None
 
 
 class ObservedRollout(Message):
@@ -101,7 +101,7 @@ class ObservedRollout(Message):
 
 class Approval(Message):
     by: str
-    at: datetime
+    at: AwareDatetime
     reason: str = ""
 
 
@@ -110,7 +110,7 @@ class RolloutPlan(Message):
     wave: int
     size: int
     """Number of drifted nodes when the plan was proposed, including nodes that were already replaced."""
-    until: datetime
+    until: AwareDatetime
     """The plan, or its approval, expires then."""
     lasts: timedelta
     approvers: int = 0
@@ -123,7 +123,7 @@ class RolloutPlan(Message):
 
 class RolloutHalt(Message):
     why: str
-    since: datetime
+    since: AwareDatetime
     plan: str
     by: str = ""
     """The operator who requested it; empty after a failed health check."""
@@ -136,18 +136,18 @@ class RolloutState(Message):
     """The last target with which the whole NodePool was healthy."""
     finished: bool = False
     """The target has passed all waves or is `good`, so only budgets limit the replacement of drifted nodes."""
-    began: datetime | None = None
-    counted_from: datetime | None = None
+    began: AwareDatetime | None = None
+    counted_from: AwareDatetime | None = None
     """When an operator resumed the rollout. Earlier failures no longer count."""
     wave: int = 0
-    wave_began: datetime | None = None
+    wave_began: AwareDatetime | None = None
     done: int = 0
     discounted: int = 0
     moving: tuple[str, ...] = ()
     """UIDs of existing NodeClaims with a permit."""
-    granted_at: datetime | None = None
-    soaking_since: datetime | None = None
-    failing_since: datetime | None = None
+    granted_at: AwareDatetime | None = None
+    soaking_since: AwareDatetime | None = None
+    failing_since: AwareDatetime | None = None
     halted: RolloutHalt | None = None
     plan: RolloutPlan | None = None
     plans: int = 0
@@ -246,8 +246,8 @@ class ImagePin(Message):
     """Digest of the selectors for which the pin was created."""
     by: str
     reason: str
-    since: datetime
-    until: datetime
+    since: AwareDatetime
+    until: AwareDatetime
 
 
 def active_image_pin(node_class: EC2NodeClass, now: datetime) -> ImagePin | None:

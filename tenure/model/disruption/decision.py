@@ -7,6 +7,8 @@ from collections import Counter
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
+from pydantic import AwareDatetime
+
 from tenure.model.base import Message, Value
 from tenure.model.instance_types import ReservationHeadroom, UnavailableOffering
 from tenure.model.plan import PlannedNodeClaim
@@ -78,7 +80,7 @@ class NodeVerdict(Message):
 class PastDisruption(Message):
     pool: str
     reason: BudgetReason
-    at: datetime
+    at: AwareDatetime
     uid: str = ""
     """Of its NodeClaim; empty in records of an earlier version."""
 

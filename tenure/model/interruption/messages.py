@@ -3,6 +3,8 @@
 from datetime import datetime
 from typing import Final, Literal
 
+from pydantic import AwareDatetime
+
 from tenure.model.base import Message, Value
 
 EventKind = Literal[
@@ -40,11 +42,11 @@ class InterruptionMessage(Message):
     id: str
     """AWS's ID (eventArn, InstanceEventId), or an ID derived from fields that are the same in a repeated message."""
     source: Literal["queue", "status"] = "queue"
-    at: datetime
+    at: AwareDatetime
     """When AWS reported it, or when it was first seen."""
-    starts: datetime | None = None
+    starts: AwareDatetime | None = None
     """When AWS acts; None: immediately, or unknown."""
-    ends: datetime | None = None
+    ends: AwareDatetime | None = None
     """The end of the time window in which AWS may act."""
     code: str = ""
     """AWS's event code, such as `instance-retirement` or AWS_EC2_INSTANCE_STOP_SCHEDULED."""

@@ -7,6 +7,8 @@ workflow. `tenure events` lists a copy in the memo, without a worker or a call p
 from datetime import datetime
 from typing import Final, Literal
 
+from pydantic import AwareDatetime
+
 from tenure.model.base import Message, Value
 from tenure.model.interruption.messages import (
     KARPENTERS_KINDS,
@@ -90,15 +92,15 @@ class ApprovalDecision(Message):
     approved: bool
     by: str
     reason: str = ""
-    at: datetime
+    at: AwareDatetime
 
 
 class TrackedInterruption(Message):
     message: InterruptionMessage
-    received_at: datetime
-    moved_from: datetime | None = None
+    received_at: AwareDatetime
+    moved_from: AwareDatetime | None = None
     """The start time before AWS moved it."""
-    moved: datetime | None = None
+    moved: AwareDatetime | None = None
     own: InterruptionMessage | None = None
     """The last message of its own source, if the other source has since reported that AWS moved the event."""
     decision: ApprovalDecision | None = None

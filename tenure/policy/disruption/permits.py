@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from pydantic import ValidationError
-
 from tenure.apis.durations import format_duration
 from tenure.apis.labels import UNHEALTHY
 from tenure.model.disruption.decision import BUDGET_REASONS, BudgetHeadroom, PastDisruption
@@ -69,7 +67,7 @@ def parse_record(text: str, pool: str) -> tuple[PastDisruption, ...]:
             PastDisruption(pool=pool, reason=reason, at=datetime.fromisoformat(at), uid=uid)
             for reason, at, uid in json.loads(text or "[]")
         )
-    except (ValueError, TypeError, ValidationError):
+    except (ValueError, TypeError, RecursionError):
         return ()
 
 

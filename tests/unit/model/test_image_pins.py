@@ -43,10 +43,11 @@ def test_pin_stays_active_after_an_unrelated_change_of_the_spec() -> None:
         (node_class(), NOW),
         (node_class("{"), NOW),
         (node_class('{"images": {}}'), NOW),
+        (node_class(pin().model_dump_json().replace("Z", "")), NOW),
         (node_class(pin().model_dump_json(), terms=[{"id": "ami-bad"}]), NOW),
         (node_class(pin().model_dump_json()), NOW + timedelta(days=1)),
     ],
-    ids=["no annotation", "invalid JSON", "incomplete", "other selectors", "expired"],
+    ids=["no annotation", "invalid JSON", "incomplete", "times without a zone", "other selectors", "expired"],
 )
 def test_pin_is_not_active(found: EC2NodeClass, at: datetime) -> None:
     assert active_image_pin(found, at) is None

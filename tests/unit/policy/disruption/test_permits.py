@@ -365,7 +365,12 @@ def test_serialized_record_keeps_the_newest_entries() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "7", '[["Expired","2026-01-01T00:00:00Z","u"]]', '[["Drifted","soon","u"]]', "[[1]]"]
+    "text",
+    [
+        *("{", "7", '[["Expired","2026-01-01T00:00:00Z","u"]]', '[["Drifted","soon","u"]]', "[[1]]"),
+        '[["Drifted","2026-01-01T00:00:00","u"]]',
+        pytest.param("[" * 100_000, id="nested"),
+    ],
 )
 def test_invalid_record_is_empty(text: str) -> None:
     assert parse_record(text, "web") == ()

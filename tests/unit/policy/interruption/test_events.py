@@ -132,7 +132,17 @@ def test_withdrawn_event_is_not_written_to_the_annotation() -> None:
     assert format_annotation(record_messages((), (SOON, WITHDRAWN), NOW)) == ""
 
 
-@pytest.mark.parametrize("text", ["", "soon", "{}", '[{"message": 1}]'])
+WITHOUT_ZONE = '[{"message": {"kind": "rebalanceRecommendation", "id": "r", "at": "%s"}, "received_at": "%s"}]'
+AWARE, NAIVE = "2026-06-01T12:00:00Z", "2026-06-01T12:00:00"
+
+
+def test_annotation_has_times_with_a_zone() -> None:
+    assert len(parse_annotation(WITHOUT_ZONE % (AWARE, AWARE))) == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["", "soon", "{}", '[{"message": 1}]', WITHOUT_ZONE % (NAIVE, AWARE), WITHOUT_ZONE % (AWARE, NAIVE)]
+)
 def test_invalid_annotation_is_empty(text: str) -> None:
     assert parse_annotation(text) == ()
 

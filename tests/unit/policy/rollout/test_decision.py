@@ -329,7 +329,10 @@ def test_lost_state_is_restored_from_the_nodepool() -> None:
     assert pool.state.good == GOOD
     assert pool.explains("was halted at")
     pool.state = RolloutState()
-    assert pool.evaluate(stored_state="{not json").headroom == 0, "treated as a new rollout with an unhealthy node"
+    for invalid in ("{not json", saved.replace('Z"', '"')):
+        pool.state = RolloutState()
+        assert pool.evaluate(stored_state=invalid).headroom == 0, "treated as a new rollout with an unhealthy node"
+        assert pool.state.halted is None
 
 
 def test_departing_nodes_count_in_their_wave_after_a_restore() -> None:

@@ -63,6 +63,12 @@ def test_nodes_are_repaired_by_waiting_time_then_cost_within_the_budget() -> Non
     assert "allow 2 disruptions" in verdict.rejected[0]
 
 
+def test_repair_in_an_annotation_has_a_time_with_a_zone() -> None:
+    text = repair_due()["repair_due"].format()
+    assert RepairDue.parse(text) == repair_due()["repair_due"]
+    assert RepairDue.parse(text.replace("Z", "")) is None, "it cannot be compared with the others"
+
+
 def test_node_that_never_initialized_needs_no_budget() -> None:
     fleet = Fleet(pool(consolidate_after="Never"))
     fleet.node("starting", "m.large", **{**repair_due(), "initialized": False})
