@@ -48,6 +48,8 @@ QUALIFIED_NAME: Final = (
 )
 MAX_LABEL_KEY: Final = 316
 """Characters: 253 for the prefix, 63 for the name."""
+MAX_LABEL_VALUE: Final = 63
+"""Characters; also of the name in a key."""
 LABEL_VALUE: Final = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
 DURATION: Final = r"^([0-9]+(s|m|h))+$"
 DURATION_SCHEMA: Final[dict[str, Any]] = {"pattern": DURATION, "maxLength": MAX_LENGTH}
@@ -101,6 +103,21 @@ def is_nodeclaim_label_key(key: str) -> bool:
         return True
     is_restricted = key in labels.RESTRICTED_LABELS or key.split("/")[0].endswith(tuple(labels.RESTRICTED_DOMAINS))
     return not is_restricted and len(key) <= MAX_LABEL_KEY and re.fullmatch(QUALIFIED_NAME, key) is not None
+
+
+def is_label_key(key: str) -> bool:
+    """Whether a label, an annotation or a taint may have this key, by `IsQualifiedName` of Kubernetes."""
+    prefix, _, name = key.rpartition("/")
+    is_short = len(name) <= MAX_LABEL_VALUE and len(prefix) <= MAX_LABEL_KEY - MAX_LABEL_VALUE
+    return is_short and re.fullmatch(QUALIFIED_NAME, key) is not None
+
+
+_LABEL_VALUE: Final = re.compile(LABEL_VALUE)
+
+
+def is_label_value(value: str) -> bool:
+    """Also of a taint."""
+    return len(value) <= MAX_LABEL_VALUE and _LABEL_VALUE.fullmatch(value) is not None
 
 
 def _expression_for(each_key: bool, expression: str) -> str:

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Final
 
-from tenure.apis.crd_schema import LABEL_VALUE, MAX_LABEL_KEY
+from tenure.apis.crd_schema import MAX_LABEL_KEY, is_label_value
 from tenure.apis.durations import quote
 from tenure.apis.labels import WELL_KNOWN, is_injected_elsewhere, normalize_label_key
 from tenure.model.facts import Expression
@@ -30,8 +30,6 @@ BOUNDS: Final = (GT, LT, GTE, LTE)
 OPERATORS: Final = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST, *BOUNDS)
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
 _MAX_INTEGER: Final = 2**63 - 1
-_LABEL_VALUE: Final = re.compile(LABEL_VALUE)
-_MAX_LABEL_VALUE: Final = 63
 _MAX_VALUES: Final = 6
 _MAX_REASONS: Final = 6
 """A pod may require thousands of labels, and is compared with every node and NodePool."""
@@ -90,7 +88,7 @@ class Requirement:
     def example(self) -> str:
         """An allowed value, always the same; empty if the label must be absent, or no label can have such a value."""
         if not self.complement:
-            return min(filter(_is_label_value, self.values), default="")
+            return min(filter(is_label_value, self.values), default="")
         number = max(0, self.gte or 0)
         while str(number) in self.values:
             number += 1
@@ -202,10 +200,6 @@ def _parse_integer(value: str) -> int | None:
 def _are_crossed(gte: int | None, lte: int | None) -> bool:
     """Whether no label satisfies these bounds. A label value cannot be negative, since it starts with no sign."""
     return max(0, gte or 0) > (_MAX_INTEGER if lte is None else min(lte, _MAX_INTEGER))
-
-
-def _is_label_value(value: str) -> bool:
-    return len(value) <= _MAX_LABEL_VALUE and _LABEL_VALUE.fullmatch(value) is not None
 
 
 def _is_between(number: int, gte: int | None, lte: int | None) -> bool:

@@ -9,12 +9,13 @@ from datetime import UTC, datetime
 from typing import Final, Literal
 
 from tenure.apis import labels
+from tenure.apis.crd_schema import MAX_LABEL_VALUE, is_label_key, is_label_value
 from tenure.apis.durations import NEVER, DurationError, parse_duration, quote
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.feature_gates import FeatureGate
 from tenure.apis.meta import is_object_name
 from tenure.apis.nodeclaim import NodeClaim
-from tenure.apis.nodepool import NodePool
+from tenure.apis.nodepool import NodeClaimTemplate, NodePool
 from tenure.apis.quantity import MAX_KEY, QuantityError, parse_amount
 from tenure.model.facts import Expression
 from tenure.model.nodeclaim.state import Phase
@@ -55,12 +56,37 @@ def validate_nodepool(pool: NodePool) -> tuple[str, ...]:
         pairs.add((taint.key, taint.effect))
     return (
         *errors,
+        *_syntax_errors(template),
         *_requirement_errors(pool),
         *_nodeclass_errors(pool),
         *_duration_errors(pool),
         *_limit_errors(pool),
         *_budget_errors(pool),
     )
+
+
+def _syntax_errors(template: NodeClaimTemplate) -> Iterator[str]:
+    """Keys and values that the API server rejects in NodeClaims or Nodes."""
+    metadata, spec = template.metadata, template.spec
+    taints = (*spec.taints, *spec.startup_taints)
+    listed = [value for one in spec.requirements if one.operator in ("In", "NotIn") for value in one.values]
+    for field, keys, values in (
+        ("metadata.labels", metadata.labels, metadata.labels.values()),
+        ("metadata.annotations", map(str.lower, metadata.annotations), ()),
+        ("spec.taints", (one.key for one in taints), (one.value for one in taints)),
+        ("spec.requirements", (one.key for one in spec.requirements), listed),
+    ):
+        yield from (
+            f"spec.template.{field}: {quote(key)}: invalid key, expected e.g. example.com/team"
+            for key in keys
+            if not is_label_key(key)
+        )
+        yield from (
+            f"spec.template.{field}: {quote(value)}: invalid value, expected at most {MAX_LABEL_VALUE} letters, "
+            "digits, '-', '_' and '.'"
+            for value in values
+            if not is_label_value(value)
+        )
 
 
 def _requirement_errors(pool: NodePool) -> Iterator[str]:

@@ -47,6 +47,7 @@ TAINT = {"key": "team", "effect": "NoSchedule", "value": "ml"}
         pool(**requirement("node.kubernetes.io/instance-type", "In", "m5.large")),
         pool(**requirement("team", "Exists")),
         pool(taints=[TAINT], startupTaints=[{**TAINT, "effect": "NoExecute"}]),
+        pool({f"{'a' * 253}/{'b' * 63}": "c" * 63, "empty": ""}),
     ],
 )
 def test_valid_nodepool_has_no_errors(valid: NodePool) -> None:
@@ -68,6 +69,16 @@ def test_valid_nodepool_has_no_errors(valid: NodePool) -> None:
         (pool(taints=[TAINT, {**TAINT, "value": "web"}]), "team:NoSchedule is in taints and in startupTaints"),
         (pool(taints=[TAINT], startupTaints=[TAINT]), "remove one of them"),
         (pool(nodeClassRef={"name": " \t\n" * 5_000}), "nodeClassRef.name: no object can be named ' \\t\\n "),
+        (pool({"": "x"}), "metadata.labels: '': invalid key, expected e.g. example.com/team"),
+        (pool({"my team": "x"}), "metadata.labels: 'my team': invalid key"),
+        (pool({"a" * 64: "x"}), "metadata.labels: 'aaa"),
+        (pool({f"{'a' * 254}/b": "x"}), "metadata.labels: 'aaa"),
+        (pool({"team": "m l"}), "metadata.labels: 'm l': invalid value, expected at most 63 letters"),
+        (pool(taints=[{**TAINT, "key": "a" * 64}]), "spec.taints: 'aaa"),
+        (pool(startupTaints=[{**TAINT, "value": "a/b"}]), "spec.taints: 'a/b': invalid value"),
+        (pool(**requirement("a" * 64, "Exists")), "spec.requirements: 'aaa"),
+        (pool(**requirement("team", "In", "ml", "m l")), "spec.requirements: 'm l': invalid value"),
+        (pool(**requirement("team", "NotIn", "x" * 64)), "spec.requirements: 'xxx"),
         (pool(nodeClassRef={"name": ".."}), "expected the name of an EC2NodeClass"),
         (pool(expireAfter="9" * 65 + "h"), "expireAfter: '999"),
         (pool(terminationGracePeriod="9" * 65 + "h"), "terminationGracePeriod: '999"),
@@ -76,6 +87,13 @@ def test_valid_nodepool_has_no_errors(valid: NodePool) -> None:
 def test_validation_error_names_field_and_expected_form(invalid: NodePool, expected: str) -> None:
     errors = validate_nodepool(invalid)
     assert len(errors) == 1 and expected in errors[0] and errors[0].startswith("spec.template.")
+
+
+def test_invalid_annotation_key_is_an_error() -> None:
+    """The API server ignores case in the keys of annotations."""
+    template = {"metadata": {"annotations": {"Example.com/Owner": "x", "my owner": "x"}}}
+    (error,) = validate_nodepool(NodePool.model_validate({"spec": {"template": template}}))
+    assert error.startswith("spec.template.metadata.annotations: 'my owner': invalid key")
 
 
 LONG = "1" * 100
