@@ -117,11 +117,11 @@ _CONFIGURATION: Final = _record(
     )
     | _fields("tlsCurvePreferences", _list_of(_INT32))
     | _fields(
-        "cpuManagerPolicyOptions topologyManagerPolicyOptions qosReserved evictionMinimumReclaim defaultPodSysctls",
+        "cpuManagerPolicyOptions topologyManagerPolicyOptions qosReserved defaultPodSysctls",
         _map_of(_TEXT),
     )
     | dict.fromkeys(_RESERVED_FIELDS, _map_of(_AMOUNT, _RESERVED))
-    | _fields("evictionHard evictionSoft", _map_of(_THRESHOLD, _SIGNALS))
+    | _fields("evictionHard evictionSoft evictionMinimumReclaim", _map_of(_THRESHOLD, _SIGNALS))
     | {
         "evictionSoftGracePeriod": _map_of(_GRACE, _SIGNALS),
         "staticPodURLHeader": _map_of(_list_of(_TEXT)),

@@ -88,6 +88,11 @@ def test_wrong_type_is_reported_with_its_field(key: str) -> None:
         ({"evictionHard": {"memory.available": "101%"}}, ("evictionHard.memory.available", "101%")),
         ({"evictionHard": {"memory.available": "٣%"}}, ("evictionHard.memory.available", "٣%")),
         ({"evictionHard": {"memory.available": "-5%"}}, ("evictionHard.memory.available", "-5%")),
+        (
+            {"evictionMinimumReclaim": {"memory.free": "1Gi"}},
+            ("evictionMinimumReclaim: unknown key 'memory.free'", "memory.available"),
+        ),
+        ({"evictionMinimumReclaim": {"memory.available": "-1Gi"}}, ("evictionMinimumReclaim.memory.available", "-1Gi")),
         ({"evictionHard": {"memory.available": "5 %"}}, ("evictionHard.memory.available", "5 %")),
         ({"evictionHard": {"memory.available": "1_0%"}}, ("evictionHard.memory.available", "1_0%")),
         ({"evictionHard": {"memory.available": "-1Gi"}}, ("evictionHard.memory.available", "-1Gi")),
