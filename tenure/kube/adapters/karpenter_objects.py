@@ -111,7 +111,10 @@ class KubeCapacityBuffers:
         self._client = client
 
     async def get_workload(self, namespace: str, kind: str, name: str) -> Json | None:
-        """The live Deployment, StatefulSet or ReplicaSet; None if it does not exist."""
+        """The live Deployment, StatefulSet or ReplicaSet; None also for a name that no object can have: users write it
+        in a scalableRef."""
+        if not is_object_name(name):
+            return None
         return await self._client.get(resources.WORKLOADS[kind].path(name, namespace=namespace))
 
     async def patch_status(
