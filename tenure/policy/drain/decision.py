@@ -132,7 +132,7 @@ def is_late(pod: DrainPod, deadline: datetime | None, now: datetime) -> bool:
         return False
     if pod.deletion is not None:
         return pod.deletion > deadline
-    return now > deadline - timedelta(seconds=pod.grace_seconds)
+    return now + timedelta(seconds=pod.grace_seconds) > deadline
 
 
 def terminates_soon(blocker: EvictionBlocker, now: datetime) -> bool:
@@ -158,7 +158,7 @@ def next_change_at(
 ) -> datetime | None:
     """When the next blocker clears by itself, or the next pod must be deleted (`is_late`); None if no time is known."""
     times = [deadline, not_ready_until, *(one.passes_at for one in blockers)]
-    if deadline is not None:
+    if deadline is not None and deadline > now:
         times += [deadline - timedelta(seconds=pod.grace_seconds) for pod in pods if pod.deletion is None]
     return min((at for at in times if at is not None and at > now), default=None)
 

@@ -20,6 +20,7 @@ NEVER: Final = datetime(9999, 12, 31, tzinfo=UTC)
 """The end of a pause from an invalid annotation."""
 LATEST: Final = datetime(2100, 1, 1, tzinfo=UTC)
 """A later end is probably a typing error."""
+_EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
 RECHECK_DELAY: Final = timedelta(seconds=1)
 EXAMPLE: Final = "until=2026-06-01T18:00:00Z, by=ann, reason=database upgrade"
 MAX_REASON_LENGTH: Final = 300
@@ -101,7 +102,7 @@ def read_pause(text: str) -> Pause:
             raise PauseError(f"{quote(text)} has no {key}, expected e.g. {EXAMPLE!r}")
     pause = Pause(by=found["by"], reason=reason.group(1), until=_parse_timestamp(found["until"]))
     # A pause that has ended is not an error.
-    if problem := problem_of(pause, pause.until - timedelta(seconds=1)):
+    if problem := problem_of(pause, _EARLIEST):
         raise PauseError(problem)
     return normalize_pause(pause)
 

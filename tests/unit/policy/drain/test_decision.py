@@ -1,6 +1,6 @@
 """The next step of a drain (reference 3.12 to 3.15, and the drain rules of LifecyclePolicies)."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -80,6 +80,10 @@ def test_next_step_is_described(found: DrainRules | None, cancellable: bool, pre
     assert decision.describe_next_step(found, None, cancellable=cancellable) == ""
 
 
+YEAR_1 = datetime(1, 1, 1, tzinfo=UTC)
+"""Go writes an unset time like this. No grace period can be subtracted from it."""
+
+
 def test_next_step_without_pods_names_the_volumes() -> None:
     text = decision.describe_next_step(ESCALATE, before(hours=1), cancellable=False, has_pods=False)
     assert text == "escalates at 2026-06-01T13:00:00+00:00: the instance terminates with its volumes attached"
@@ -143,6 +147,7 @@ def test_escalation_deadline_is_at_least_five_seconds() -> None:
         (pod(grace_seconds=30), after(seconds=31), False),
         (pod(grace_seconds=30), after(seconds=29), True),
         (pod(grace_seconds=30, group=3, evictable=False), before(hours=1), True),
+        (pod(grace_seconds=30), YEAR_1, True),
         (pod(grace_seconds=30, deletion=after(seconds=10)), after(seconds=20), False),
         (pod(grace_seconds=300, deletion=after(seconds=290)), after(seconds=20), True),
         (pod(deletion=before(seconds=10)), before(seconds=5), False),
@@ -264,3 +269,4 @@ def test_next_change_is_the_earliest_known_time() -> None:
     assert next_change_at([protected], [pod(), slow], deadline, None, NOW) == after(minutes=50)
     terminating = slow.model_copy(update={"deletion": after(minutes=59)})
     assert next_change_at([], [terminating], deadline, None, NOW) == deadline
+    assert next_change_at([], [slow], YEAR_1, None, NOW) is None
