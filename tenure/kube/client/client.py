@@ -216,11 +216,11 @@ async def connect(
                 refresh = asyncio.create_task(renewing, name="kube-token-refresh")
         else:
             config.load_incluster_config(client_configuration=configuration)
-    except config.ConfigException as error:
+        return KubeClient(configuration, refresh=refresh, rate_limiter=rate_limiter, endpoints=endpoints)
+    except Exception as error:  # The library raises any error for a file or a certificate that it cannot read.
         searched_locations = kubeconfig or "KUBECONFIG, ~/.kube/config and the pod's service account"
-        reason = str(error).rstrip(".")
+        reason = " ".join(str(error).split()).rstrip(".")
         raise BadInput(f"no Kubernetes cluster configured in {searched_locations}: {reason}") from error
-    return KubeClient(configuration, refresh=refresh, rate_limiter=rate_limiter, endpoints=endpoints)
 
 
 def _any_path_exists(paths: str) -> bool:
