@@ -26,7 +26,7 @@ from tenure.aws.client.errors import BOTO_ERRORS, fault_of, is_slowing_calls
 from tenure.aws.client.rate_limiter import TokenBuckets
 from tenure.aws.settings import AwsSettings
 from tenure.endpoints import Endpoints
-from tenure.model.errors import Fault
+from tenure.model.errors import BadInput, Fault
 from tenure.tracing.recorder import TRACES
 
 if TYPE_CHECKING:
@@ -118,10 +118,11 @@ class AwsClients:
         observe_throttled: Callable[[str], None] = lambda operation: None,
         endpoints: Endpoints | None = None,
     ) -> None:
-        """`observe_wait` receives the time that each call waited for the rate limiter, in seconds."""
+        """`observe_wait` receives the time that each call waited for the rate limiter, in seconds.
+
+        Raises BadInput if the SDK rejects its own configuration, such as AWS_PROFILE."""
         self.region = settings.region
         self._endpoint = settings.endpoint_url or None
-        self._session: Any = boto3.session.Session(botocore_session=new_session(), region_name=settings.region)
         self._pool_size = settings.pool_size
         self._pools: dict[str, ThreadPoolExecutor] = {}
         """By endpoint, so that calls to a service that does not respond do not block others."""
@@ -135,7 +136,13 @@ class AwsClients:
             max_pool_connections=settings.pool_size,
             user_agent_extra="tenure",
         )
-        self.ec2: EC2Client = self._client("ec2")
+        try:
+            self._session: Any = boto3.session.Session(botocore_session=new_session(), region_name=settings.region)
+            self.ec2: EC2Client = self._client("ec2")
+        except (*BOTO_ERRORS, ValueError) as error:
+            raise BadInput(
+                f"AWS SDK: {error}; check the environment variables AWS_* and the files in ~/.aws"
+            ) from error
 
     @cached_property
     def ec2_without_retries(self) -> "EC2Client":

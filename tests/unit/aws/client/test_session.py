@@ -9,9 +9,11 @@ from botocore.utils import parse_timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.aws.client.client import OF_AN_INSTANCE, new_session, parse_datetime
+from tenure.aws.client.client import OF_AN_INSTANCE, AwsClients, new_session, parse_datetime
 from tenure.aws.doctor.account import _instance_vcpus
 from tenure.aws.instance.instances import instance_facts
+from tenure.aws.settings import AwsSettings
+from tenure.model.errors import BadInput
 
 SERVICES = ("ec2", "eks", "iam", "pricing", "sqs", "ssm", "sts")
 ZONES = st.integers(-12, 14).map(lambda hours: timezone(timedelta(hours=hours)))
@@ -84,3 +86,23 @@ def plain(model: Any) -> Any:
             key: plain(value) for key, value in model.items() if not (key == "documentation" and isinstance(value, str))
         }
     return [plain(one) for one in model] if isinstance(model, list) else model
+
+
+@pytest.mark.parametrize(
+    ("variables", "endpoint", "named"),
+    [
+        ({"AWS_PROFILE": "typo"}, "", "typo"),
+        ({"AWS_ACCESS_KEY_ID": "id"}, "", "AWS_SECRET_ACCESS_KEY"),
+        ({}, "simulator", "Invalid endpoint"),
+    ],
+)
+def test_rejected_configuration_is_one_line_that_names_it(
+    variables: dict[str, str], endpoint: str, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(BadInput, match=named) as error:
+        AwsClients(AwsSettings(region="us-west-2", cluster_name="demo", endpoint_url=endpoint))
+    assert "\n" not in error.value.message
