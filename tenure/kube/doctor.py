@@ -19,6 +19,7 @@ from tenure.apis.nodepool import NodePool
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.client.client import KubeClient
 from tenure.kube.client.resources import EC2_NODE_CLASSES, LIFECYCLE_POLICIES, NODE_CLAIMS, NODE_POOLS
+from tenure.kube.facts.objects import is_ours
 from tenure.model.base import Value
 from tenure.model.errors import Finding, Forbidden, Subject
 
@@ -43,6 +44,12 @@ class AccessRight(Value):
     def describe(self) -> str:
         where = f" in {self.namespace}" if self.namespace else ""
         return f"{self.verb} {self.resource}{'.' if self.group else ''}{self.group}{where}"
+
+    def move(self, before: str, after: str) -> "AccessRight":
+        """The right of a worker that runs in the namespace `after`, if this one is for the namespace `before`."""
+        if self.namespace != before:
+            return self
+        return self.model_copy(update={"namespace": after, "name": after if self.name == before else self.name})
 
 
 async def check_version(client: KubeClient, cluster: str, region: str) -> list[Finding]:
@@ -160,14 +167,17 @@ async def check_objects(
 ) -> tuple[list[Finding], list[NodePool], list[EC2NodeClass]]:
     """Findings about NodePools, EC2NodeClasses and other active controllers, and the objects themselves.
 
-    `cluster_name`: in EKS."""
-    pools, classes = await cluster.pools.list(), await cluster.node_classes.list()
+    NodePools of other providers, such as those of EKS Auto Mode, are omitted. `cluster_name`: in EKS."""
+    every, classes = await cluster.pools.list(), await cluster.node_classes.list()
+    pools = [one for one in every if is_ours(one.spec.template.spec.node_class_ref.model_dump())]
     names = {one.name for one in classes}
     found = [one for pool in pools for one in _of_pool(pool, names)]
     for node_class in classes:
         found += _check_conditions(Subject(AREA, f"EC2NodeClass {node_class.name}"), "ec2nodeclass", node_class)
     if not pools:
-        found.append(Subject(AREA, "NodePools").advice("no NodePool exists", _create_pool(names, cluster_name)))
+        found.append(
+            Subject(AREA, "NodePools").advice("no NodePool has an EC2NodeClass", _create_pool(names, cluster_name))
+        )
     holder = await cluster.leases.find_holder("", lease, now=now) if lease else ""
     if holder:
         todo = (
@@ -175,7 +185,7 @@ async def check_objects(
             f"because two would manage the same nodes (kubectl get leases -A --field-selector metadata.name={lease})"
         )
         found.append(Subject(AREA, "another controller").problem(f"{holder} is active", todo))
-    return found, list(pools), list(classes)
+    return found, pools, list(classes)
 
 
 def _create_pool(classes: set[str], cluster_name: str) -> str:

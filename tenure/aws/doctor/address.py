@@ -20,13 +20,15 @@ _SERVICE: Final = re.compile(r"\.svc(\.|$)")
 
 async def check_address(at: Subject, address: str, todo: str) -> list[Finding]:
     """Empty if a connection succeeds. `address`: a URL or `host:port`. `todo`: if the port does not answer."""
-    parts = urlsplit(address if "://" in address else f"//{address}")
-    host, port = parts.hostname or "", parts.port or 443
     try:
+        parts = urlsplit(address if "://" in address else f"//{address}")
+        host, port = parts.hostname or "", parts.port or 443
         async with asyncio.timeout(_TIMEOUT_SECONDS):
             _, writer = await asyncio.open_connection(host, port)
     except socket.gaierror as error:
         return [at.problem(f"{host} does not resolve: {error.strerror}", _dns_remedy(host))]
+    except ValueError as error:
+        return [at.problem(f"invalid address {address!r}: {error}", todo)]
     except (OSError, TimeoutError) as error:
         return [at.problem(f"{host} does not answer on port {port}: {error or 'timeout'}", todo)]
     writer.close()

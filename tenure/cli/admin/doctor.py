@@ -33,7 +33,7 @@ from tenure.kube.doctor import (
     read_aws_auth,
     rights_of,
 )
-from tenure.model.errors import Fault, Finding, Subject, has_problem
+from tenure.model.errors import Fault, Finding, Forbidden, NotFound, Subject, has_problem
 from tenure.model.interruption.messages import EventKind
 from tenure.model.nodeclaim.state import Deadlines
 from tenure.policy.interruption.rules import ignored_by_all
@@ -78,28 +78,34 @@ class _ClusterObjects:
 
 
 async def _check_cluster(settings: Settings) -> tuple[list[Finding], _ClusterObjects]:
+    at, found = Subject("cluster", "API server"), list[Finding]()
     try:
         cluster = await tenure.kube.adapters.build.connect_all(settings.kubeconfig)
     except Fault as fault:
-        return [Subject("cluster", "API server").problem(fault.message, _kubeconfig(settings))], _ClusterObjects()
+        return [at.problem(fault.message, _kubeconfig(settings))], _ClusterObjects()
     try:
-        found = await check_version(cluster.client, settings.cluster_name, settings.aws_region)
+        found += await check_version(cluster.client, settings.cluster_name, settings.aws_region)
         found += await check_chart(cluster.client, chart_version())
         found += await check_kinds(cluster.client)
         documents = [yaml.safe_load(one.read_text()) for one in crd_files()]
         found += await check_schemas(cluster.client, {one["metadata"]["name"]: one for one in documents})
         optional = [name for name in OPTIONAL_RBAC if settings.is_on(name)]
         files = ["deploy/rbac", *(f"deploy/rbac/optional/{OPTIONAL_RBAC[name].name}" for name in optional)]
+        (shipped, account), own = service_account(), settings.system_namespace
         todo = f"kubectl apply -f {' -f '.join(files)}"
-        rights = rights_of(rbac_documents(optional))
-        found += await check_rights(cluster.client, rights, account=service_account(), todo=todo)
+        todo = todo if own == shipped else f"{todo}, with the namespace {own} instead of {shipped}"
+        rights = [one.move(shipped, own) for one in rights_of(rbac_documents(optional))]
+        found += await check_rights(cluster.client, rights, account=(own, account), todo=todo)
         lease, name = settings.leader_election_name, settings.cluster_name
         objects, pools, classes = await check_objects(cluster, lease, datetime.now(UTC), cluster_name=name)
         ignored = await list_ignored_events(cluster, settings.build_deadlines(), pools)
         aws_auth = await read_aws_auth(cluster.client)
         return [*found, *objects], _ClusterObjects(pools, classes, aws_auth, ignored)
     except Fault as fault:
-        return [Subject("cluster", "API server").problem(fault.message, _kubeconfig(settings))], _ClusterObjects()
+        if found and isinstance(fault, Forbidden | NotFound):
+            todo = "install the kinds that are missing, or run doctor with credentials that may list it"
+            return [*found, at.unknown(fault.message, todo)], _ClusterObjects()
+        return [*found, at.problem(fault.message, _kubeconfig(settings))], _ClusterObjects()
     finally:
         await cluster.close()
 
@@ -123,7 +129,11 @@ async def list_ignored_events(
 
 
 async def _check_aws(settings: Settings, role: str, node_role: str, cluster_objects: _ClusterObjects) -> list[Finding]:
-    aws = AwsDoctor(aws_settings(settings))
+    try:
+        aws = AwsDoctor(aws_settings(settings))
+    except Fault as fault:
+        todo = f"correct it, and verify with aws sts get-caller-identity --region {settings.aws_region}"
+        return [Subject("account", "credentials").problem(fault.message, todo)]
 
     def render_policies(caller: Caller) -> Sequence[Mapping[str, Any]]:
         return policy_statements(

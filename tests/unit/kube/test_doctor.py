@@ -85,8 +85,8 @@ async def test_old_cluster_is_upgraded_and_new_cluster_needs_another_tenure() ->
     assert find_faulty_remedies([old, new]) == []
 
 
-def nodepool(node_class: str) -> NodePool:
-    reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": node_class}
+def nodepool(node_class: str, *, group: str = "karpenter.k8s.aws", kind: str = "EC2NodeClass") -> NodePool:
+    reference = {"group": group, "kind": kind, "name": node_class}
     spec = {"template": {"spec": {"nodeClassRef": reference, "requirements": []}}}
     return NodePool.from_object({"metadata": {"name": "general", "uid": "u"}, "spec": spec})
 
@@ -144,6 +144,12 @@ async def test_missing_nodepool_and_active_karpenter_have_commands() -> None:
     )
     assert "`tenure adopt`" in karpenter.todo
     assert find_faulty_remedies([missing, karpenter]) == []
+
+
+@pytest.mark.parametrize("classes", [[], [nodeclass(conditions=[{"type": "Ready", "status": "True"}])]])
+async def test_nodepool_of_another_provider_is_ignored(classes: list[EC2NodeClass]) -> None:
+    auto_mode = nodepool("default", group="eks.amazonaws.com", kind="NodeClass")
+    assert await check(pools=[auto_mode], classes=classes) == await check(pools=[], classes=classes)
 
 
 async def test_missing_nodepool_selects_an_existing_nodeclass() -> None:

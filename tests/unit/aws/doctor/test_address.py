@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from tenure.aws.doctor.address import check_address
 from tenure.model.errors import Subject
 from tests.support.cli.remedies import find_faulty_remedies
@@ -35,3 +37,9 @@ async def test_name_of_a_service_needs_the_dns_of_the_cluster() -> None:
 async def test_closed_port_is_named() -> None:
     (found,) = await check_address(AT, "127.0.0.1:1", "open it")
     assert "127.0.0.1 does not answer on port 1" in found.message and found.todo == "open it"
+
+
+@pytest.mark.parametrize("address", ["temporal:grpc", "temporal..svc:7233", "[::1:7233"])
+async def test_invalid_address_is_a_problem(address: str) -> None:
+    (found,) = await check_address(AT, address, "correct it")
+    assert (found.level, found.todo) == ("problem", "correct it") and address in found.message
