@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
 import typer
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
+from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError
 
 from tenure.cli.command import command, option, with_options
@@ -43,7 +44,7 @@ class Connection:
             connection = Client.connect(
                 self.address,
                 namespace=self.namespace,
-                data_converter=self.security.data_converter(),
+                data_converter=replace(pydantic_data_converter, payload_codec=codec_of(self.security.payload_keys)),
                 tls=self.security.tls_config(),
                 api_key=self.security.read_api_key(),
             )
@@ -65,16 +66,13 @@ class Connection:
         return client
 
     def decrypt_events(self, events: Sequence[HistoryEvent]) -> Sequence[HistoryEvent]:
-        """Decrypt events in place. Raises `UsageError` if the keys do not match."""
-        if self.security.payload_keys:
-            try:
-                decrypted = codec_of(self.security.payload_keys).decrypt
-                for event in events:
-                    decrypt_all(event, decrypted)
-            except BadInput as invalid:
-                raise UsageError(invalid.message) from invalid
-            except ValueError as invalid:
-                raise UsageError(f"a history is {invalid}") from invalid
+        """Decrypt events in place. Raises `UsageError` if the keys do not match or are not set."""
+        try:
+            decrypted = codec_of(self.security.payload_keys).decrypt
+            for event in events:
+                decrypt_all(event, decrypted)
+        except BadInput as invalid:
+            raise UsageError(invalid.message) from invalid
         return events
 
     def _address_error(self, why: str) -> str:

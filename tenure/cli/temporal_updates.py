@@ -54,10 +54,15 @@ async def send_update(
     except RPCError as error:
         if error.status in _TIMEOUT_STATUSES:
             raise NoResponse from error
-        if error.status is RPCStatusCode.NOT_FOUND and not lacks_namespace(error):
-            raise WorkflowNotFound from error
+        raise_if_not_found(error)
         raise
     return result
+
+
+def raise_if_not_found(error: RPCError) -> None:
+    """Raises `WorkflowNotFound` if Temporal has no such workflow, unlike for a missing namespace."""
+    if error.status is RPCStatusCode.NOT_FOUND and not lacks_namespace(error):
+        raise WorkflowNotFound from error
 
 
 async def send_update_for_message(

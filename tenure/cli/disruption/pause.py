@@ -12,13 +12,14 @@ from typing import Annotated, Literal
 
 import typer
 from temporalio.client import Client
+from temporalio.service import RPCError
 
 from tenure.apis.durations import DurationError, parse_duration
 from tenure.cli.exit_codes import UsageError
 from tenure.cli.nodes.workflows import NodeClaimVisibility
 from tenure.cli.output import Result, message_result
 from tenure.cli.temporal_client import Connection, temporal_command
-from tenure.cli.temporal_updates import NoResponse, WorkflowNotFound, send_update
+from tenure.cli.temporal_updates import NoResponse, WorkflowNotFound, raise_if_not_found, send_update
 from tenure.model.signals import Pause, Resume
 from tenure.policy.lifecycle.pauses import problem_of
 from workflows import ids
@@ -109,13 +110,25 @@ async def send_request(
     client = await connection.connect()
     workflow_id = await _find_workflow_id(client, connection.cluster, target)
     try:
-        return (await send_update(client, workflow_id, verb, request, about=verb)).message
-    except NoResponse as late:
-        await client.get_workflow_handle(workflow_id).signal(f"{verb}_disruption", request)
-        return f"{late}; sent as a signal, which takes effect once a worker runs"
+        return await _send_to_workflow(client, workflow_id, verb, request)
     except WorkflowNotFound as unknown:
         why = f"no workflow {workflow_id} runs; check the name and --cluster-name, and that a worker runs"
         raise UsageError(f"{target}: {why}") from unknown
+
+
+async def _send_to_workflow(
+    client: Client, workflow_id: str, verb: Literal["pause", "resume"], request: Pause | Resume
+) -> str:
+    """Raises `WorkflowNotFound`, RPCError, or for a rejection `UsageError`."""
+    try:
+        return (await send_update(client, workflow_id, verb, request, about=verb)).message
+    except NoResponse as late:
+        try:
+            await client.get_workflow_handle(workflow_id).signal(f"{verb}_disruption", request)
+        except RPCError as error:
+            raise_if_not_found(error)
+            raise
+        return f"{late}; sent as a signal, which takes effect once a worker runs"
 
 
 async def _find_workflow_id(client: Client, cluster: str, target: Target) -> str:

@@ -124,7 +124,7 @@ async def export_all(connection: Connection, to: To, since: Since = "") -> Resul
     exist are not written again. Exit code 1 if a file could not be written."""
     after = datetime.now(UTC) - parse_length("history export: --since", since, "48h", zero=False) if since else None
     folder = open_folder(to)
-    done = await export_histories(await connection.connect(), connection.cluster, folder, after)
+    done = await export_histories(await connection.connect_to_cluster(), connection.cluster, folder, after)
     data = {"written": list(done.written), "there": done.there, "failed": list(done.failed)}
     return Result(data, [format_summary(done, to)], FAILED if done.failed else DONE)
 

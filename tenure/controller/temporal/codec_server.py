@@ -9,6 +9,8 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from temporalio.api.common.v1 import Payload, Payloads
 from temporalio.converter import PayloadCodec
 
+from tenure.model.errors import BadInput
+
 
 def make_app(codec: PayloadCodec, origin: str) -> web.Application:
     """`origin`: of Temporal's UI, such as `http://localhost:8233`."""
@@ -20,7 +22,7 @@ def make_app(codec: PayloadCodec, origin: str) -> web.Application:
             parsed = ParseDict(await request.json(), Payloads())
             change = codec.encode if request.path == "/encode" else codec.decode
             changed: list[Payload] = list(await change(list(parsed.payloads)))
-        except (ValueError, ParseError) as error:
+        except (BadInput, ValueError, ParseError) as error:
             return web.Response(status=400, text=str(error), headers=_cors_headers(origin))
         return web.json_response(MessageToDict(Payloads(payloads=changed)), headers=_cors_headers(origin))
 

@@ -18,7 +18,7 @@ from tenure.controller.temporal.pollers import list_pollers
 from tenure.controller.temporal.queries import query_invalid_objects, query_or_none
 from tenure.controller.temporal.worker_versioning import Builds, read_builds
 from tenure.model.base import format_number
-from tenure.model.errors import Finding, InvalidObject, Subject
+from tenure.model.errors import BadInput, Finding, InvalidObject, Subject
 from tenure.model.interruption.records import InterruptionState
 from workflows import ids, search_attributes
 
@@ -135,6 +135,9 @@ async def check_temporal(
                 return [Subject(AREA, f"namespace {temporal.namespace}").problem(message, todo)]
             todo = f"allow these credentials to read the namespace {temporal.namespace}"
             found.append(Subject(AREA, check.__name__.strip("_")).unknown(error.message, todo))
+        except BadInput as invalid:
+            todo = "run doctor with TEMPORAL_PAYLOAD_KEYS_PATH of the worker"
+            found.append(Subject(AREA, check.__name__.strip("_")).unknown(invalid.message, todo))
     return found
 
 

@@ -10,6 +10,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.converter import PayloadCodec
 
 from tenure.controller.temporal.payload_codec import ENCODING, KEY_ID, VARIABLE
+from tenure.model.errors import BadInput
 
 _NONCE: Final = 12
 
@@ -25,7 +26,7 @@ class EncryptionCodec(PayloadCodec):
         return [self._encrypt(one) for one in payloads]
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """Raises ValueError for a payload that was altered or whose key is missing."""
+        """Raises `BadInput` for a payload that was altered or whose key is missing."""
         return [self.decrypt(one) for one in payloads]
 
     def _encrypt(self, payload: Payload) -> Payload:
@@ -39,9 +40,9 @@ class EncryptionCodec(PayloadCodec):
         name = payload.metadata.get(KEY_ID, b"").decode(errors="replace")
         key = self._keys.get(name)
         if key is None:
-            raise ValueError(f"encrypted by the key {name!r}, which {VARIABLE} lacks: add it")
+            raise BadInput(f"a payload is encrypted by the key {name!r}, which {VARIABLE} lacks: add it")
         try:
             plain = key.decrypt(payload.data[:_NONCE], payload.data[_NONCE:], name.encode())
         except InvalidTag as error:
-            raise ValueError(f"{VARIABLE}: {name!r} is not the key that encrypted this") from error
+            raise BadInput(f"{VARIABLE}: {name!r} is not the key that encrypted this") from error
         return Payload.FromString(plain)

@@ -5,14 +5,14 @@ Search attributes stay readable, since Temporal searches by them. Payloads from 
 
 import binascii
 from base64 import b64decode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from temporalio.api.common.v1 import Payload
 from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.converter import DataConverter
+from temporalio.converter import DataConverter, PayloadCodec
 
 from tenure.model.errors import BadInput
 
@@ -34,8 +34,26 @@ def converter_of(path: str) -> DataConverter:
     return replace(pydantic_data_converter, payload_codec=codec_of(path))
 
 
-def codec_of(path: str) -> "EncryptionCodec":
-    """`path`: the file with keys. Raises `BadInput`."""
+class KeylessCodec(PayloadCodec):
+    """Names the setting if a payload is encrypted, for commands. A worker without keys needs no codec."""
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return list(payloads)
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """Raises `BadInput` for an encrypted payload."""
+        return [self.decrypt(one) for one in payloads]
+
+    def decrypt(self, payload: Payload) -> Payload:
+        if payload.metadata.get("encoding") == ENCODING:
+            raise BadInput(f"{VARIABLE}: not set, but payloads are encrypted; set it as for the worker")
+        return payload
+
+
+def codec_of(path: str) -> "EncryptionCodec | KeylessCodec":
+    """`path`: the file with keys; may be empty. Raises `BadInput`."""
+    if not path:
+        return KeylessCodec()
     from tenure.controller.temporal.encryption import EncryptionCodec  # noqa: PLC0415 - its library takes 7 MB, and few clusters encrypt
 
     return EncryptionCodec(read_keys(path))

@@ -6,6 +6,8 @@ from typing import Any, cast
 
 import pytest
 from _pytest.capture import CaptureFixture
+from temporalio.api.common.v1 import Payload
+from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError, RPCStatusCode
 from typer.main import get_command
@@ -15,7 +17,9 @@ from tenure.cli.main import VERBS, app, load_command, main
 from tenure.cli.nodes.why import query_disruption_status
 from tenure.cli.temporal_client import Connection
 from tenure.cli.temporal_updates import send_update_for_message
+from tenure.controller.temporal.encryption import EncryptionCodec
 from tenure.model.disruption.commands import CommandCancellation
+from tenure.model.errors import BadInput
 
 TEMPORAL_VERBS = ("approve", "cancel", "events", "get", "pause", "plan", "reject", "resume", "stuck", "ui", "why")
 
@@ -51,6 +55,24 @@ def test_incomplete_mtls_is_rejected_before_connecting(
     monkeypatch.setenv("TEMPORAL_TLS_CLIENT_CERT_PATH", "/some/cert.pem")
     assert main(["get", "--cluster-name", "demo"]) == 2
     assert "TEMPORAL_TLS_CLIENT_KEY_PATH" in capsys.readouterr().err
+
+
+async def test_command_without_keys_names_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    (encrypted,) = await EncryptionCodec({"one": bytes(32)}).encode([Payload(metadata={"encoding": b"json/plain"})])
+    options: dict[str, Any] = {}
+
+    async def connect(_: str, **found: Any) -> None:
+        options.update(found)
+
+    monkeypatch.setattr(Client, "connect", connect)
+    connection = Connection("temporal:7233", "prod", "demo")
+    await connection.connect()
+    with pytest.raises(BadInput, match="TEMPORAL_PAYLOAD_KEYS_PATH: not set"):
+        await options["data_converter"].decode([encrypted])
+    event = HistoryEvent()
+    event.user_metadata.summary.CopyFrom(encrypted)
+    with pytest.raises(UsageError, match="TEMPORAL_PAYLOAD_KEYS_PATH: not set"):
+        connection.decrypt_events([event])
 
 
 def test_completion_option_belongs_to_program_only() -> None:
@@ -198,7 +220,19 @@ async def test_update_is_not_sent_if_no_worker_polls() -> None:
     )
 
 
-@pytest.mark.parametrize("command", ["get", "why web-1", "stuck", "plan", "events"])
+def test_pause_of_an_unknown_nodepool_is_a_usage_error_without_workers(
+    monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]
+) -> None:
+    async def client(_: Connection) -> Client:
+        return cast(Client, UnpolledTemporal(RPCError("workflow not found for ID: x", RPCStatusCode.NOT_FOUND, b"")))
+
+    monkeypatch.setattr(Connection, "connect", client)
+    command = "pause --nodepool typo --for 1h --reason why --by ann --cluster-name demo"
+    assert main(command.split()) == 2
+    assert "--nodepool typo: no workflow demo/nodepool/typo runs; check the name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["get", "why web-1", "stuck", "plan", "events", "history export --to nowhere"])
 def test_cluster_without_workflows_is_a_usage_error(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]
 ) -> None:

@@ -50,7 +50,7 @@ async def test_decryption_error_names_the_key(
     keys: dict[str, bytes], change: Callable[[Payload], Payload], message: str
 ) -> None:
     (encrypted,) = await EncryptionCodec({"one": OLD}).encode([PLAIN])
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(BadInput, match=message):
         await EncryptionCodec(keys).decode([change(encrypted)])
 
 
