@@ -6,7 +6,9 @@ take are declared here.
 
 import asyncio
 import inspect
+import logging
 import re
+import sys
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from functools import update_wrapper
@@ -80,6 +82,16 @@ def with_options(
     wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     wrapper.__annotations__ = {one.name: one.annotation for one in parameters}
     return wrapper
+
+
+def log_to_stderr(level: int = logging.WARNING) -> None:
+    """For commands that call code of the worker: stdout has only the result."""
+    import structlog  # noqa: PLC0415 - most commands do not need it
+
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
 
 
 def parse_length(option_name: str, text: str, example: str, *, zero: bool = True) -> timedelta:

@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from tenure.cli.command import WORKER_FLAGS, command, option, with_options
+from tenure.cli.command import WORKER_FLAGS, command, log_to_stderr, option, with_options
 from tenure.cli.exit_codes import UsageError
 from tenure.cli.temporal_client import Connection
 from tenure.settings import Settings, SettingsError, load
@@ -13,6 +13,7 @@ from tenure.worker.settings import temporal_security
 
 
 def load_settings(context: typer.Context) -> Settings:
+    log_to_stderr()
     try:
         return load(list(context.args))
     except SettingsError as error:

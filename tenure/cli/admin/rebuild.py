@@ -4,17 +4,16 @@ It takes the worker's settings because it passes them to the workflows that it s
 """
 
 import logging
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
-import structlog
 import typer
 from temporalio.service import RPCError
 
 import tenure.kube.adapters.build
+from tenure.cli.command import log_to_stderr
 from tenure.cli.console import PrintableTable, folded, make_table, unwrapped
 from tenure.cli.exit_codes import DONE, FAILED, CommandFailed, UsageError
 from tenure.cli.output import Result
@@ -39,10 +38,7 @@ async def rebuild(settings: Settings, dry_run: DryRun = False) -> Result:
 
     Settings come from the environment and flags, as for `tenure worker`.
     """
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
+    log_to_stderr(logging.ERROR)
     found = await rebuild_workflows(settings, dry_run=dry_run)
     parts = [*([findings_table(found, settings, dry_run)] if found else []), summarize_rebuild(found, dry_run)]
     return Result([as_json(one, dry_run) for one in found], parts, FAILED if found and dry_run else DONE)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from tenure.apis.labels import INSTANCE_TYPE
-from tenure.cli.command import Kubeconfig, NodePoolName, command
+from tenure.cli.command import Kubeconfig, NodePoolName, command, log_to_stderr
 from tenure.cli.console import PrintableTable, make_table, unwrapped
 from tenure.cli.nodes.workflows import format_span
 from tenure.cli.output import Result
@@ -42,6 +42,7 @@ class StartupTimes:
 @command
 async def startup_times(kubeconfig: Kubeconfig = "", nodepool: NodePoolName = "", most: MaxRows = 20) -> Result:
     """List how long nodes took for each phase of their startup, slowest first."""
+    log_to_stderr()
     claims = [one for one in await read(kubeconfig) if nodepool in ("", one.pool)]
     found = sort_slowest_first(claims, datetime.now(UTC))[:most]
     nothing = "No NodeClaims found. `tenure doctor` checks the installation."
@@ -49,10 +50,10 @@ async def startup_times(kubeconfig: Kubeconfig = "", nodepool: NodePoolName = ""
 
 
 async def read(kubeconfig: str) -> list[NodeClaimFact]:
-    """Raises `Fault` if the API server does not respond."""
+    """Without NodeClaims that cannot be read, which are logged. Raises `Fault` if the API server does not respond."""
     client = await connect(kubeconfig)
     try:
-        return [nodeclaim_fact(one) for one in await Objects(client, NODE_CLAIMS).list()]
+        return await Objects(client, NODE_CLAIMS).read_each(nodeclaim_fact)
     finally:
         await client.close()
 
