@@ -31,12 +31,12 @@ from tenure.controller.planning.planner_process import PlannerClient
 from tenure.controller.settings import ControllerSettings
 from tenure.controller.watched_cluster import OPTIONAL_KINDS, WATCHED, WatchedCluster
 from tenure.kube.adapters.build import KubeAdapters
-from tenure.kube.adapters.garbage_collection import to_inventory_nodeclaim
 from tenure.kube.client import resources
 from tenure.kube.client.errors import Json
 from tenure.kube.client.list_watch import Delta
 from tenure.kube.client.objects import Objects
 from tenure.kube.client.resources import Resource
+from tenure.kube.facts.objects import nodeclaim_fact, nodepool_fact
 from tenure.model.base import first_validation_error, instance_id_of
 from tenure.model.errors import Fault, Forbidden, NotFound
 from tenure.model.facts import NodeClaimFact, NodeFact, PodFact
@@ -49,10 +49,10 @@ from tenure.policy.disruption.drift import Drift
 from tenure.policy.garbage_collection import decide_orphaned_instances
 from tenure.policy.lifecycle.adoption import decide_first_phase, decide_stamp
 
-_READERS: Final[Mapping[str, type[NodePool] | type[NodeClaim] | type[EC2NodeClass]]] = {
-    resources.NODE_POOLS.plural: NodePool,
-    resources.NODE_CLAIMS.plural: NodeClaim,
-    resources.EC2_NODE_CLASSES.plural: EC2NodeClass,
+_READERS: Final[Mapping[str, Sequence[Callable[[Json], object]]]] = {
+    resources.NODE_POOLS.plural: (lambda one: nodepool_hash(NodePool.from_object(one)), nodepool_fact),
+    resources.NODE_CLAIMS.plural: (NodeClaim.from_object, nodeclaim_fact),
+    resources.EC2_NODE_CLASSES.plural: (EC2NodeClass.from_object,),
 }
 
 
@@ -123,15 +123,14 @@ def partition_readable(
     """The readable objects by plural, and the kind, name and problem of each object that a worker would skip."""
     good: dict[str, Sequence[Json]] = dict(objects)
     bad: list[tuple[str, str, str]] = []
-    for plural, reader in _READERS.items():
+    for plural, readers in _READERS.items():
         valid = []
         for one in objects.get(plural, ()):
             try:
-                reader.from_object(one)
-                if reader is NodePool:
-                    nodepool_hash(NodePool.from_object(one))
-            except (ValueError, KeyError, ValidationError) as error:
-                bad.append((reader.__name__, one["metadata"]["name"], _format_error(error)))
+                for read in readers:
+                    read(one)
+            except (ValueError, KeyError) as error:
+                bad.append((resources.KINDS[plural], one["metadata"]["name"], _format_error(error)))
             else:
                 valid.append(one)
         good[plural] = valid
@@ -166,12 +165,15 @@ class AdoptedNodeClaim:
     """The first phase of its workflow."""
     node: NodeFact | None
     instance: InstanceFacts | None
+    """None if EC2 has no such instance, or if `fault` is set."""
     tagged: bool
     """Whether EC2 lists its instance by the tags that Tenure selects."""
     drift: Drift | None
     """Drift as Tenure evaluates it; `claim.drifted` is its present condition."""
     is_evaluated: bool
     """Whether instance types and NodeClass are known. If not, `drift` None means unknown."""
+    fault: str = ""
+    """Why EC2 could not be asked for the instance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,8 +270,9 @@ class AdoptionPreviewer:
         drifting.schedule_full_pass()
         await drifting.run_pass()
         listed = {one.instance_id: one for one in await self._instances.list_managed()}
+        # Read after the instances, and also those that cannot be read, as by garbage collection.
+        claim_refs = await self._kube.inventory.list_nodeclaims()
         catalogue = planner_client.catalogue.catalogue.by_node_class
-        claim_refs = [to_inventory_nodeclaim(one) for one in objects[resources.NODE_CLAIMS.plural]]
         return AdoptionPreview(
             at=self._now(),
             objects=objects,
@@ -331,25 +334,25 @@ class AdoptionPreviewer:
         listed: Mapping[str, InstanceFacts],
     ) -> list[AdoptedNodeClaim]:
         async def adopt(claim: NodeClaimFact) -> AdoptedNodeClaim:
-            instance_id = instance_id_of(claim.provider_id)
-            node_class = cache.nodeclasses.get(claim.node_class)
+            instance_id, fault = instance_id_of(claim.provider_id), ""
+            node_class, instance = cache.nodeclasses.get(claim.node_class), listed.get(instance_id)
+            if instance_id and instance is None:
+                try:
+                    instance = await self._instances.get(instance_id)
+                except Fault as error:
+                    fault = error.message
             return AdoptedNodeClaim(
                 claim=claim,
                 phase=decide_first_phase(claim),
                 node=next(iter(cache.nodes_of(claim)), None),
-                instance=listed.get(instance_id) or (await self._get_instance(instance_id) if instance_id else None),
+                instance=instance,
                 tagged=instance_id in listed,
                 drift=drifting.drift_of(claim),
                 is_evaluated=node_class is not None and planner_client.catalogue.types_of(node_class) is not None,
+                fault=fault,
             )
 
         return list(await asyncio.gather(*(adopt(cache.nodeclaims[name]) for name in sorted(cache.nodeclaims))))
-
-    async def _get_instance(self, instance_id: str) -> InstanceFacts | None:
-        try:
-            return await self._instances.get(instance_id)
-        except Fault:
-            return None
 
 
 class _NullEvents:

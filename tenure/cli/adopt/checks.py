@@ -178,6 +178,9 @@ def _check_instance(at: Subject, taken: AdoptedNodeClaim) -> Iterator[Finding]:
         message = "it has no instance yet: Karpenter may be launching it"
         yield at.advice(message, "run this again in a minute")
         return
+    if taken.fault:
+        yield at.unknown(f"status.providerID {claim.provider_id}: {taken.fault}", "run this again in a minute")
+        return
     if taken.instance is None:
         message = f"status.providerID {claim.provider_id}: EC2 has no such instance"
         yield at.advice(message, "nothing: garbage collection would delete it, as Karpenter would")

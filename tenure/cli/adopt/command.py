@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated, Final
 
-import structlog
 import typer
 from temporalio.client import Client
 
@@ -23,7 +22,7 @@ from tenure.cli.adopt.preview import (
     inspect_controllers,
     preview_adoption,
 )
-from tenure.cli.command import WORKER_FLAGS, command, parse_length
+from tenure.cli.command import WORKER_FLAGS, command, log_to_stderr, parse_length
 from tenure.cli.console import summarize_findings
 from tenure.cli.exit_codes import DONE, FAILED, CommandFailed, UsageError
 from tenure.cli.output import Result
@@ -62,7 +61,7 @@ async def adopt(
     if dry_run and back:
         raise UsageError("adopt: --dry-run and --back exclude each other")
     # This calls code of the worker, whose logs belong to a worker.
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    log_to_stderr(logging.CRITICAL)
     references = (
         _parse_deployment_reference("--karpenter", karpenter),
         _parse_deployment_reference("--tenure", tenure),
@@ -98,8 +97,7 @@ async def _run_handover(
 ) -> HandoverResult:
     try:
         found = await (inspect_controllers if back else preview_adoption)(cluster, flags, karpenter, tenure)
-        if found.karpenter is not None:
-            karpenter = DeploymentReference(found.karpenter.namespace, found.karpenter.name)
+        karpenter, tenure = karpenter.of(found.karpenter), tenure.of(found.tenure)
         _check_preconditions(found, karpenter, back=back)
         temporal = await _connect_temporal(found.settings, needed=not back)
         question = _CONFIRM_HAND_BACK if back else _CONFIRM_ADOPTION

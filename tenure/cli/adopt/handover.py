@@ -228,9 +228,11 @@ class Handover:
         return found
 
     async def _list_nodeclaims(self) -> dict[str, NodeClaimFact]:
-        """By UID; NodeClaims of other providers are omitted."""
-        found = (nodeclaim_fact(one) for one in await self._claims.list() if is_ours(one["spec"]["nodeClassRef"]))
-        return {one.uid: one for one in found}
+        """By UID, without those of other providers, and without invalid ones, which a worker ignores too."""
+        found = await self._claims.read_each(
+            lambda one: nodeclaim_fact(one) if is_ours(one["spec"]["nodeClassRef"]) else None
+        )
+        return {one.uid: one for one in found if one}
 
     async def _list_workflows(self) -> dict[str, NodeClaimSummary]:
         if self._temporal is None:

@@ -165,7 +165,7 @@ def _known_gates(name: str, value: str) -> str:
     if known is None:
         return value
     parts = (part.strip() for part in value.split(","))
-    return ",".join(part for part in parts if part.partition("=")[0] in known)
+    return ",".join(part for part in parts if part.partition("=")[0].strip() in known)
 
 
 def _read(name: str, value: str) -> Any:

@@ -39,6 +39,7 @@ from tenure.settings import Settings, SettingsError, load
 from tenure.worker.settings import aws_settings, host_settings
 
 KARPENTER: Final = "karpenter"
+TENURE: Final = "tenure"
 _OWN: Final = resources.LIFECYCLE_POLICIES.plural
 """A cluster without Tenure's own kind can still be evaluated."""
 
@@ -51,6 +52,10 @@ class DeploymentReference:
     @property
     def path(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    def of(self, found: DeploymentState | None) -> "DeploymentReference":
+        """The reference of the Deployment that was found, else this one."""
+        return DeploymentReference(found.namespace, found.name) if found else self
 
 
 @dataclass(frozen=True)
@@ -106,7 +111,7 @@ async def inspect_controllers(
     deployments, now = KubeDeployments(cluster.client), datetime.now(UTC)
     try:
         karpenter_deployment = await find_deployment(deployments, karpenter, KARPENTER)
-        tenure_deployment = await deployments.get(tenure.namespace, tenure.name)
+        tenure_deployment = await find_deployment(deployments, tenure, TENURE)
         settings = resolve_settings(flags, inherit_settings(karpenter_deployment, tenure_deployment))
         leases = tuple(await cluster.leases.list_leases("", settings.leader_election_name))
         kinds = [

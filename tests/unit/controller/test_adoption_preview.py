@@ -17,8 +17,10 @@ from tenure.controller.adoption_preview import (
 )
 from tenure.controller.settings import ControllerSettings
 from tenure.kube.adapters.build import KubeAdapters
+from tenure.kube.adapters.garbage_collection import KubeInventory
 from tenure.kube.client import resources
-from tenure.model.errors import NotFound
+from tenure.kube.client.client import KubeClient
+from tenure.model.errors import NotFound, TryLater
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.provider_results import InstanceFacts, ResolvedNodeClass
 from tests.support.controller.builders import Json, at, claim, node, node_class, pod, pool, stamp
@@ -75,14 +77,18 @@ def test_nodeclass_hash_is_kept_without_the_ca_bundle() -> None:
     assert stamps[labels.NODEPOOL_HASH_VERSION] == HASH_VERSION
 
 
+LONG = "1" * 100
+"""A quantity that the CRDs accept, and that no worker reads."""
+
+
 def test_unreadable_objects_are_listed() -> None:
-    bad = pool("odd")
-    bad["spec"]["template"]["spec"]["expireAfter"] = "soon"
-    objects = {**cluster_objects(), "nodepools": [pool(), bad]}
-    good, unreadable = partition_readable(objects)
-    assert [one["metadata"]["name"] for one in good["nodepools"]] == ["general"]
-    ((kind, name, message),) = unreadable
-    assert (kind, name) == ("NodePool", "odd") and "soon" in message
+    bad, odd, limited = claim("bad"), pool("odd"), pool("limited", limits={"cpu": LONG})
+    bad["spec"]["resources"] = {"requests": {"cpu": LONG}}
+    odd["spec"]["template"]["spec"]["expireAfter"] = "soon"
+    good, unreadable = partition_readable({**cluster_objects(claim("c1"), bad), "nodepools": [pool(), odd, limited]})
+    assert [one["metadata"]["name"] for one in (*good["nodepools"], *good["nodeclaims"])] == ["general", "c1"]
+    assert [one[:2] for one in unreadable] == [("NodePool", "odd"), ("NodePool", "limited"), ("NodeClaim", "bad")]
+    assert "soon" in unreadable[0][2] and "cpu: " in unreadable[1][2] and "cpu: " in unreadable[2][2]
 
 
 STATUS: dict[str, Any] = {
@@ -157,7 +163,8 @@ class Cluster:
             "nodes": [self.node],
             "pods": self.pods,
         }
-        adapters = SimpleNamespace(client=Reader(objects), claims=None, lifecycle_policies=None)
+        client = cast(KubeClient, Reader(objects))
+        adapters = SimpleNamespace(client=client, claims=None, lifecycle_policies=None, inventory=KubeInventory(client))
         previewer = AdoptionPreviewer(
             settings=ControllerSettings(cluster="demo"),
             kube=cast(KubeAdapters, adapters),
@@ -216,6 +223,27 @@ async def test_preview_contains_launches_and_disruption_commands() -> None:
     preview = await cluster.preview()
     assert preview.plan is not None and len(preview.plan.claims) == 1 and len(preview.plan.claims[0].pods) == 2
     assert [(one.reason, one.nodes) for one in preview.disruption_status.commands] == [("Empty", ("n1",))]
+
+
+async def test_instance_of_an_unreadable_nodeclaim_is_not_unowned() -> None:
+    cluster = Cluster()
+    cluster.claim["spec"]["resources"] = {"requests": {"cpu": LONG}}
+    preview = await cluster.preview()
+    assert [name for _, name, _ in preview.unreadable] == ["c1"] and preview.unowned == ()
+
+
+async def test_instance_is_unknown_after_a_fault_of_ec2() -> None:
+    class Shifted(FakeInstances):
+        async def list_managed(self) -> list[InstanceFacts]:
+            return []
+
+        async def get(self, instance_id: str) -> InstanceFacts | None:
+            raise TryLater(f"EC2 does not list {instance_id}")
+
+    cluster = Cluster()
+    cluster.instances = Shifted()
+    adopted = await cluster.preview_nodeclaim()
+    assert (adopted.instance, adopted.fault) == (None, "EC2 does not list i-c1")
 
 
 async def test_untagged_instance_is_found_by_id_and_unowned_instance_is_listed() -> None:

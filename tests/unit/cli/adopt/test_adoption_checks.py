@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -201,3 +202,9 @@ def test_json_and_text_reports_agree() -> None:
     assert read["instanceProfiles"]["default"]["name"] == "demo_123" and read["wouldLaunch"] is None
     output = "\n".join(map(str, format_report(found)))
     assert "AMIDrift" in output and "Not ready: " in output
+
+
+def test_instance_that_ec2_does_not_show_is_not_reported_as_missing() -> None:
+    unknown = replace(adopted_nodeclaim(), instance=None, fault="throttled")
+    (found,) = [one for one in check_nodes(make_preview(unknown)) if one.level != "ok"]
+    assert (found.level, "throttled" in found.message, "garbage collection" in found.todo) == ("unknown", True, False)

@@ -212,6 +212,14 @@ async def test_previously_drifted_node_is_accepted() -> None:
     assert (await cluster.take_over()).nodeclaims == 2
 
 
+async def test_invalid_nodeclaim_stops_neither_direction() -> None:
+    cluster = FakeHandover()
+    cluster.api.objects[NODE_CLAIMS.path("odd")] = odd = claim("odd", phase="Initialized")
+    odd["spec"]["resources"] = {"requests": {"cpu": "1" * 100}}
+    assert (await cluster.take_over()).nodeclaims == 2
+    assert (await cluster.hand_back()).nodeclaims == 2
+
+
 def add_other_leader(cluster: FakeHandover) -> None:
     """Another process renews the lease, whatever the Deployment says."""
 

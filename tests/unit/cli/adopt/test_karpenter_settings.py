@@ -104,3 +104,8 @@ def test_invalid_karpenter_value_is_not_inherited() -> None:
     assert "VM_MEMORY_OVERHEAD_PERCENT" not in inherit_settings(
         make_deployment_state({"VM_MEMORY_OVERHEAD_PERCENT": "seven"}), None
     )
+
+
+def test_gates_may_have_spaces_as_in_karpenter() -> None:
+    (row,) = compare_settings(make_deployment_state({"FEATURE_GATES": "NodeRepair = true"}), None)
+    assert row.tenure == "NodeRepair = true"
