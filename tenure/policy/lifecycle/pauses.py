@@ -20,7 +20,8 @@ NEVER: Final = datetime(9999, 12, 31, tzinfo=UTC)
 """The end of a pause from an invalid annotation."""
 LATEST: Final = datetime(2100, 1, 1, tzinfo=UTC)
 """A later end is probably a typing error."""
-_EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
+EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
+"""An earlier end, such as Go's zero time, has no other effect. `datetime` cannot express its time in other zones."""
 RECHECK_DELAY: Final = timedelta(seconds=1)
 EXAMPLE: Final = "until=2026-06-01T18:00:00Z, by=ann, reason=database upgrade"
 MAX_REASON_LENGTH: Final = 300
@@ -73,7 +74,8 @@ def problem_of(pause: Pause, now: datetime) -> str:
 
 def normalize_pause(pause: Pause) -> Pause:
     """The pause in canonical form: whole seconds, UTC, single spaces, and defaults for requester and reason."""
-    until = pause.until.astimezone(UTC) if pause.until.tzinfo else pause.until.replace(tzinfo=UTC)
+    aware = pause.until if pause.until.tzinfo else pause.until.replace(tzinfo=UTC)
+    until = min(max(aware, EARLIEST), NEVER).astimezone(UTC)
     if until.microsecond and until < LATEST:
         until = until.replace(microsecond=0) + timedelta(seconds=1)
     by = " ".join(pause.by.replace(",", " ").split())[:MAX_REQUESTER_LENGTH].strip() or "somebody"
@@ -100,9 +102,9 @@ def read_pause(text: str) -> Pause:
     for key in _KEYS:
         if not found.get(key):
             raise PauseError(f"{quote(text)} has no {key}, expected e.g. {EXAMPLE!r}")
-    pause = Pause(by=found["by"], reason=reason.group(1), until=_parse_timestamp(found["until"]))
+    pause = Pause(by=found["by"], reason=reason.group(1), until=max(_parse_timestamp(found["until"]), EARLIEST))
     # A pause that has ended is not an error.
-    if problem := problem_of(pause, _EARLIEST):
+    if problem := problem_of(pause, EARLIEST - timedelta(seconds=1)):
         raise PauseError(problem)
     return normalize_pause(pause)
 

@@ -75,6 +75,17 @@ def test_absent_or_expired_annotation_does_not_pause() -> None:
     assert blocker.why == "by ann: training runs, all of them"
 
 
+@pytest.mark.parametrize("until", ["0001-01-01T00:00:00Z", "0001-01-01T00:00:01+14:00"])
+def test_zero_time_has_ended(until: str) -> None:
+    found = pause_from_annotation(f"until={until}, by=ann, reason=x")
+    assert found is not None and not is_pause_active(found, NOW)
+
+
+def test_end_in_another_zone_after_the_last_representable_time_is_normalized() -> None:
+    until = datetime.max.replace(tzinfo=timezone(timedelta(hours=-12)))
+    assert is_pause_active(normalize_pause(pause(until=until)), NOW)
+
+
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
