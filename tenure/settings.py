@@ -79,9 +79,12 @@ def _cluster_name(value: str) -> str:
     return value
 
 
-def _web_address(value: str) -> str:
-    if value and not re.fullmatch(r"https?://[^\s?#]+", value):
-        raise ValueError("expected an address with http:// or https://, e.g. https://temporal.example.com")
+WEB_ADDRESS = r"https?://[^\s?#]+"
+
+
+def web_address(value: str) -> str:
+    if value and not re.fullmatch(WEB_ADDRESS, value):
+        raise ValueError("expected an address with http:// or https://, e.g. https://example.com")
     return value
 
 
@@ -94,7 +97,7 @@ def _gates_of(variable: str) -> Callable[[Any], Any]:
             return value
         gates = dict(known)
         for part in filter(None, (piece.strip() for piece in value.split(","))):
-            name, _, switch = part.partition("=")
+            name, _, switch = (piece.strip() for piece in part.partition("="))
             if name not in known:
                 raise ValueError(f"gate {name!r}: unknown, expected one of {', '.join(sorted(known))}")
             if switch.lower() not in ("true", "false"):
@@ -125,7 +128,7 @@ class Settings(BaseSettings):
     cluster_name: Annotated[str, AfterValidator(_cluster_name)] = Field(
         description="name of the EKS cluster; part of every workflow ID and of the tags of instances"
     )
-    cluster_endpoint: str = Field(
+    cluster_endpoint: Annotated[str, AfterValidator(web_address)] = Field(
         "", description="URL of the API server in the user data of nodes; if empty, it is read from EKS"
     )
     cluster_ca_bundle: str = Field(
@@ -135,7 +138,7 @@ class Settings(BaseSettings):
     )
     kubeconfig: str = Field("", description="path of a kubeconfig file; if empty, the service account of the pod")
     aws_region: str = Field("us-west-2", description="region of the cluster")
-    aws_endpoint_url: str = Field(
+    aws_endpoint_url: Annotated[str, AfterValidator(web_address)] = Field(
         "", description="one endpoint for all AWS services, such as a simulator; if empty, the endpoints of AWS"
     )
     interruption_queue: str = Field(
@@ -258,7 +261,7 @@ class Settings(BaseSettings):
     health_probe_port: int = Field(8081, ge=0, le=65535, description="port of `/healthz` and `/readyz`; 0 disables it")
     temporal_address: str = Field("localhost:7233", description="host and port of the Temporal service")
     temporal_namespace: str = Field("default", description="Temporal namespace; use one per cluster")
-    temporal_ui_url: Annotated[str, AfterValidator(_web_address)] = Field(
+    temporal_ui_url: Annotated[str, AfterValidator(web_address)] = Field(
         "",
         description="address of the Temporal UI, such as `https://temporal.example.com`: NodeClaims get the "
         "[annotation](annotations.md) `tenure.sh/workflow-url`, and commands print links",
@@ -319,12 +322,12 @@ class Settings(BaseSettings):
         description="how long a node that becomes NotReady [still counts as capacity for pending "
         "pods](../provisioning/node-startup.md#notready-nodes)",
     )
-    prometheus_url: str = Field(
+    prometheus_url: Annotated[str, AfterValidator(web_address)] = Field(
         "",
         description="Prometheus that the health gates of [rollouts](../disruption/rollouts.md) query, such as "
         "`http://prometheus.monitoring:9090`; without it, rollouts whose gates have queries wait",
     )
-    otel_exporter_otlp_endpoint: Annotated[str, AfterValidator(_web_address)] = Field(
+    otel_exporter_otlp_endpoint: Annotated[str, AfterValidator(web_address)] = Field(
         "",
         description="base URL of an OpenTelemetry collector, such as `http://otel-collector.monitoring:4318`, that "
         "receives [traces of node startups](../operating/tracing.md); if empty, tracing is off",

@@ -38,7 +38,7 @@ def test_switch_needs_no_value(flags: list[str]) -> None:
 
 
 def test_unnamed_feature_gates_keep_their_default() -> None:
-    gates = load(["--cluster-name=demo", "--feature-gates", "NodeRepair=true, ReservedCapacity=False"]).feature_gates
+    gates = load(["--cluster-name=demo", "--feature-gates", "NodeRepair = true, ReservedCapacity=False"]).feature_gates
     assert gates == GATES | {"NodeRepair": True, "ReservedCapacity": False}
 
 
@@ -67,6 +67,12 @@ def test_unnamed_feature_gates_keep_their_default() -> None:
         (["--metrics-port=seventy"], "METRICS_PORT='seventy'"),
         (["--isolated-vpc=perhaps"], "ISOLATED_VPC='perhaps'"),
         (["--temporal-ui-url=temporal.example.com"], "TEMPORAL_UI_URL='temporal.example.com'"),
+        (
+            ["--cluster-name=demo", "--cluster-endpoint=ABC.eks.amazonaws.com"],
+            "CLUSTER_ENDPOINT='ABC.eks.amazonaws.com': expected an address with http:// or https://",
+        ),
+        (["--aws-endpoint-url=simulator:4566"], "AWS_ENDPOINT_URL='simulator:4566'"),
+        (["--prometheus-url=prometheus.monitoring:9090"], "PROMETHEUS_URL='prometheus.monitoring:9090'"),
         (["--log-level=loud"], "'debug', 'info' or 'error'"),
         (["--scheduler-config=podTopologySpread: {}\nprofiles: []"], "'profiles': unknown field"),
         ([f"--scheduler-config={'[' * 9000}"], "invalid YAML"),

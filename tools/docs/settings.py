@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from tenure.apis.feature_gates import FeatureGate
 from tenure.cli.adopt.karpenter_settings import KARPENTER_VARIABLES, is_shared
-from tenure.settings import CLUSTER_NAME, Settings, format_default, plain_text
+from tenure.settings import CLUSTER_NAME, WEB_ADDRESS, Settings, format_default, plain_text, web_address
 from tools.docs.reference import WRITTEN, markdown_table
 
 FILE: Final = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
@@ -165,10 +165,12 @@ def _type_schema(name: str, field: FieldInfo) -> Schema:
 
 
 def _bounds_schema(constraints: Iterable[Any]) -> Schema:
-    """Convert constraints of annotated-types (`Ge`, `Le`) to keywords of JSON Schema."""
+    """Convert constraints of annotated-types (`Ge`, `Le`) and addresses to keywords of JSON Schema."""
     found: Schema = {}
     for constraint in constraints:
         found |= {keyword: getattr(constraint, name) for name, keyword in _BOUNDS.items() if hasattr(constraint, name)}
         if hasattr(constraint, "min_length"):
             found["minLength"] = constraint.min_length
+        if getattr(constraint, "func", None) is web_address:
+            found["pattern"] = f"^({WEB_ADDRESS})?$"
     return found
