@@ -63,6 +63,7 @@ class Snapshot:
     ) -> None:
         """`objects`: by plural. `number`: of these observations; later ones have higher numbers."""
         self.settings, self.now = settings, now
+        self._metadata = {plural: [one["metadata"] for one in found] for plural, found in objects.items()}
         self._cluster = WatchedCluster(settings, kube, lambda: now)
         self.cache = self._cluster.cache
         for plural, found in objects.items():
@@ -86,6 +87,17 @@ class Snapshot:
             observers=self._observers,
             static_capacity=FeatureGate.STATIC_CAPACITY in settings.gates,
             repair_mode=settings.repair_mode,
+        )
+
+    def workflow_ids(self) -> frozenset[str]:
+        """Of NodeClaims, NodePools and EC2NodeClasses, also of invalid ones, which the cache lacks."""
+        cluster, metadata = self.settings.cluster, self._metadata
+        return frozenset(
+            [
+                *(ids.nodeclaim(cluster, one["name"], one["uid"]) for one in metadata[resources.NODE_CLAIMS.plural]),
+                *(ids.nodepool(cluster, one["name"]) for one in metadata[resources.NODE_POOLS.plural]),
+                *(ids.nodeclass(cluster, one["name"]) for one in metadata[resources.EC2_NODE_CLASSES.plural]),
+            ]
         )
 
     @property
@@ -220,18 +232,17 @@ class Rebuild:
 
     async def _orphaned_workflows(self) -> list[Discrepancy]:
         """Workflows without their object. Each verifies that with a live read before it ends."""
-        cache, cluster = self._snapshot.cache, self._cluster
-        pools, classes, nodeclaims = ids.nodepool(cluster, ""), ids.nodeclass(cluster, ""), ids.nodeclaims(cluster)
-        objects: dict[str, tuple[Kind, set[str]]] = {
-            classes: ("EC2NodeClass", {f"{classes}{name}" for name in cache.nodeclasses}),
-            pools: ("NodePool", {f"{pools}{name}" for name in cache.nodepools}),
-            nodeclaims: ("NodeClaim", set(self._nodeclaims_by_workflow())),
+        there, cluster = self._snapshot.workflow_ids(), self._cluster
+        prefixes: dict[str, Kind] = {
+            ids.nodeclass(cluster, ""): "EC2NodeClass",
+            ids.nodepool(cluster, ""): "NodePool",
+            ids.nodeclaims(cluster): "NodeClaim",
         }
         found = [
             Discrepancy(kind=kind, name=key.removeprefix(prefix).partition("/")[0], workflow=key, is_orphaned=True)
-            for prefix, (kind, there) in objects.items()
-            for key in sorted(self._running)
-            if key.startswith(prefix) and key not in there
+            for prefix, kind in prefixes.items()
+            for key in sorted(self._running - there)
+            if key.startswith(prefix)
         ]
         ended = set(await self._unknown_to_temporal([one.workflow for one in found], partial(is_open, self._temporal)))
         return [one for one in found if one.workflow not in ended]

@@ -107,6 +107,14 @@ async def test_repair_starts_missing_workflows_once(cluster: RebuildCluster) -> 
     assert await cluster.history_events(cluster.workflow_id("c1")) == before
 
 
+async def test_workflow_of_an_invalid_object_is_not_orphaned(cluster: RebuildCluster) -> None:
+    await cluster.repair()
+    await cluster.wait_until_visible("c1", "c2")
+    cluster.objects["nodeclaims"][1]["spec"]["resources"] = {"requests": {"cpu": "1" * 100}}
+    cluster.objects["nodepools"][0]["spec"]["limits"] = {"cpu": "1" * 100}
+    assert await cluster.find_missing() == []
+
+
 async def test_repaired_workflow_starts_as_the_watch_starts_it(cluster: RebuildCluster) -> None:
     await cluster.repair()
     started, signalled, *_ = await cluster.history_events(cluster.workflow_id("c1"))
