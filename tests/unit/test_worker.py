@@ -13,7 +13,9 @@ import pytest
 import yaml
 from temporalio.service import RPCError, RPCStatusCode
 
-from tenure.model.errors import TryLater
+from tenure.controller.temporal import client as temporal_service
+from tenure.controller.temporal.connection import Security
+from tenure.model.errors import BadInput, TryLater
 from tenure.policy.policy_features import PolicyFeatures
 from tenure.settings import Settings
 from tenure.worker.adapters import build_ports, read_ahead
@@ -73,6 +75,11 @@ def test_unreachable_temporal_is_named() -> None:
         "no Temporal service",
         "connection refused",
     )
+
+
+async def test_invalid_address_of_temporal_is_named() -> None:
+    with pytest.raises(BadInput, match="TEMPORAL_ADDRESS='temporal:grpc'"):
+        await temporal_service.connect("temporal:grpc", namespace="default", security=Security(), metrics_port=0)
 
 
 async def test_unreachable_cluster_names_kubeconfig(temporal: str, tmp_path: Path) -> None:

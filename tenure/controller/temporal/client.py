@@ -57,6 +57,10 @@ async def connect(
     """`metrics_port`: where Prometheus scrapes; 0 opens no port. Raises `BadInput`."""
     metrics = metrics_at(metrics_port) if metrics_port else None
     try:
+        runtime = Runtime(telemetry=TelemetryConfig(metrics=metrics, logging=CORE_LOGGING, attach_service_name=False))
+    except ValueError as error:
+        raise BadInput(f"METRICS_PORT={metrics_port}: {error}; choose a free port") from error
+    try:
         return await Client.connect(
             address,
             namespace=namespace,
@@ -64,13 +68,9 @@ async def connect(
             api_key=security.read_api_key(),
             data_converter=security.data_converter(),
             interceptors=interceptors,
-            runtime=Runtime(
-                telemetry=TelemetryConfig(metrics=metrics, logging=CORE_LOGGING, attach_service_name=False)
-            ),
+            runtime=runtime,
         )
-    except ValueError as error:
-        raise BadInput(f"METRICS_PORT={metrics_port}: {error}; choose a free port") from error
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:
         raise BadInput(f"TEMPORAL_ADDRESS={address!r}: no Temporal service responds: {why_not(str(error))}") from error
 
 
