@@ -98,12 +98,15 @@ async def rollback(
     """Make a previous build the current one, also an older one, after a canary workflow and without a ramp. During a
     ramp, end it instead, unless --build names a build."""
     temporal, cluster = await connection.connect(), connection.cluster
-    builds = await read_builds(temporal, cluster)
-    if builds.ramping:
-        await set_ramping_build(temporal, cluster, "", 0, builds)
-        if build in ("", builds.current):
-            message = f"The ramp of {builds.ramping} ended, and {builds.current} stays current."
-            return message_result(message, build=builds.current)
+    try:
+        builds = await read_builds(temporal, cluster)
+        if builds.ramping:
+            await set_ramping_build(temporal, cluster, "", 0, builds)
+    except RPCError as error:
+        raise _retryable_error(connection, "build rollback", error) from error
+    if builds.ramping and build in ("", builds.current):
+        message = f"The ramp of {builds.ramping} ended, and {builds.current} stays current."
+        return message_result(message, build=builds.current)
     target = build or find_rollback_target(builds)
     if not target:
         raise UsageError(
@@ -146,9 +149,12 @@ async def _promote(
     except PromotionFailed as failed:
         raise CommandFailed(f"build {build} was not promoted: {failed}") from failed
     except RPCError as error:
-        reason = format_rpc_error(error, namespace=connection.namespace, address=connection.address)
-        raise UsageError(f"build {build} was not promoted: {reason}") from error
+        raise _retryable_error(connection, f"build {build} was not promoted", error) from error
     return message_result(f"Build {build} is current.", build=build)
+
+
+def _retryable_error(connection: Connection, about: str, error: RPCError) -> UsageError:
+    return UsageError(f"{about}: {format_rpc_error(error, namespace=connection.namespace, address=connection.address)}")
 
 
 def _print_step(step: str) -> None:

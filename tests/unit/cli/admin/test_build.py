@@ -122,6 +122,14 @@ def test_unreachable_temporal_has_an_exit_code_that_the_job_retries(monkeypatch:
     assert deployment.current == "0.2.0"
 
 
+def test_rollback_without_temporal_has_an_exit_code_that_the_job_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unavailable(FakeDeployment):
+        async def describe_worker_deployment(self, *_: Any, **__: Any) -> DescribeWorkerDeploymentResponse:
+            raise RPCError("no connection", RPCStatusCode.UNAVAILABLE, b"")
+
+    assert run(monkeypatch, Unavailable("0.2.0", "0.3.0", current="0.3.0"), "rollback", "--build", "0.2.0") == 2
+
+
 def test_promotion_ends_while_karpenter_leads_and_workers_wait(
     monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]
 ) -> None:
