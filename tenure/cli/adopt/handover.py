@@ -20,6 +20,7 @@ from tenure.cli.adopt.preview import DeploymentReference
 from tenure.cli.disruption.pause import current_user
 from tenure.cli.exit_codes import CommandFailed
 from tenure.cli.nodes.workflows import NodeClaimSummary, NodeClaimVisibility
+from tenure.controller.resync import needs_workflow
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.adapters.workloads import DeploymentState, KubeDeployments
 from tenure.kube.client.objects import Objects
@@ -158,7 +159,7 @@ class Handover:
         current = {one.uid: one for one in (await self._list_nodeclaims()).values()}
         waiting = []
         for uid, claim in nodeclaims.items():
-            if uid not in current:
+            if uid not in current or not needs_workflow(current[uid]):
                 continue
             workflow = workflows.get(ids.nodeclaim(self._settings.cluster_name, claim.name, uid))
             expected = decide_first_phase(claim)

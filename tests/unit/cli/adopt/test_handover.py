@@ -220,6 +220,14 @@ async def test_invalid_nodeclaim_stops_neither_direction() -> None:
     assert (await cluster.hand_back()).nodeclaims == 2
 
 
+async def test_nodeclaim_that_only_another_finalizer_keeps_needs_no_workflow() -> None:
+    cluster = FakeHandover()
+    cluster.api.objects[NODE_CLAIMS.path("kept")] = kept = claim("kept", phase="Initialized")
+    kept["metadata"] |= {"deletionTimestamp": "2026-01-01T12:00:00Z", "finalizers": ["example.com/hold"]}
+    await cluster.take_over()
+    assert cluster.replicas(TENURE) == 2
+
+
 def add_other_leader(cluster: FakeHandover) -> None:
     """Another process renews the lease, whatever the Deployment says."""
 
