@@ -51,26 +51,30 @@ class ManifestFiles:
 def read_files(expected: Iterable[tuple[Path, Sequence[str]]]) -> ManifestFiles:
     """`expected`: the kinds of which a file must have at least one object. Raises `UsageError`."""
     by_path: dict[Path, list[Object]] = {}
-    kinds_by_file: dict[Path, Counter[str]] = {}
+    every_by_path: dict[Path, list[Object]] = {}
     skipped: Counter[str] = Counter()
     known: set[tuple[str, str, str]] = set()
     for path, kinds in expected:
         if path not in by_path:
-            every = read_objects(path)
+            every = every_by_path[path] = read_objects(path)
             objects = [one for one in every if _affects_plan(one)]
             check_metadata(path, objects)
             by_path[path] = [_validate(path, one) for one in objects if _key(one) not in known]
             known |= {_key(one) for one in objects}
-            kinds_by_file[path] = _count_kinds(every)
-            skipped += kinds_by_file[path] - _count_kinds(objects)
-        if not kinds_by_file[path].keys() & set(kinds):
-            found = format_kinds(kinds_by_file[path]) or "none"
+            skipped += Counter(map(_kind_of, every)) - Counter(map(_kind_of, objects))
+        every = every_by_path[path]
+        if not any(one["kind"] in kinds for one in every if _affects_plan(one)):
+            found = format_kinds(Counter(map(_kind_and_version, every))) or "none"
             raise UsageError(f"{path}: no objects found; expected {' or '.join(kinds)}, found {found}")
     return ManifestFiles(by_path, skipped)
 
 
-def _count_kinds(objects: Iterable[Object]) -> Counter[str]:
-    return Counter(str(one.get("kind", "object")) for one in objects)
+def _kind_of(one: Object) -> str:
+    return str(one.get("kind", "object"))
+
+
+def _kind_and_version(one: Object) -> str:
+    return " ".join(filter(None, (_kind_of(one), str(one.get("apiVersion", "")))))
 
 
 def _affects_plan(one: Object) -> bool:

@@ -90,6 +90,12 @@ def check_metadata(path: Path, objects: Sequence[Object]) -> None:
             raise UsageError(f"{path}: {describe_object(one)}: metadata: {one['metadata']!r:.60} is not an object")
         if not (one.get("metadata") or {}).get("name"):
             raise UsageError(f"{path}: {describe_object(one)}: metadata.name: missing, expected a name, e.g. web")
+        if not isinstance(name := one["metadata"]["name"], str):
+            raise UsageError(f"{path}: {describe_object(one)}: metadata.name: {name!r:.60} is not a string")
+        owners = one["metadata"].get("ownerReferences", [])
+        if not isinstance(owners, list) or not all(isinstance(owner, dict) for owner in owners):
+            where = f"{path}: {describe_object(one)}: metadata.ownerReferences"
+            raise UsageError(f"{where}: {owners!r:.60} is not a list of objects")
     named = Counter((one["kind"], namespace_of(one), str(one["metadata"]["name"])) for one in objects)
     for (kind, _, name), times in named.items():
         if times > 1:

@@ -45,7 +45,8 @@ def admit_pod_spec(spec: Any, field: str = "spec") -> dict[str, Any]:
     for key, terms in _require_type(dict, filled.get("affinity", {}), f"{field}.affinity").items():
         _check_weights(_require_type(dict, terms, f"{field}.affinity.{key}"), f"{field}.affinity.{key}")
         _check_required(key, terms, f"{field}.affinity.{key}")
-    list(_iterate_objects(filled, "tolerations", field))
+    for key in ("tolerations", "volumes"):
+        list(_iterate_objects(filled, key, field))
     return filled
 
 

@@ -249,6 +249,7 @@ NEAR = {"matchExpressions": [{"key": "app", "operator": "Near", "values": ["x"]}
         ({"topologySpreadConstraints": [{**SPREAD, "nodeTaintsPolicy": "Maybe"}]}, "nodeTaintsPolicy: 'Maybe'"),
         (affinity("podAffinity", required={"topologyKey": "a"}), "DuringExecution: {'topologyKey': 'a'} is not a list"),
         ({"tolerations": ["all"]}, "spec.tolerations[0]: 'all' is not an object"),
+        ({"volumes": ["data"]}, "spec.volumes[0]: 'data' is not an object"),
         ({"tolerations": [{"key": "a", "operator": "Like"}]}, "operator: 'Like'"),
         ({"tolerations": [{"key": "a", "effect": "Never"}]}, "effect: 'Never'"),
         ({"containers": [{"name": "a", "ports": [{"hostPort": 70000}]}]}, "hostPort: 70000"),
@@ -274,6 +275,11 @@ def test_invalid_pod_is_rejected(files: Files, spec: Json, expected: str) -> Non
         ("kind: Pod\nspec: {containers: [{name: a}]}\n", "metadata.name: missing"),
         ("kind: Pod\nmetadata:\nspec: {containers: [{name: a}]}\n", "metadata.name: missing"),
         ("kind: Pod\nmetadata: here\n", "metadata: 'here'"),
+        ("kind: PriorityClass\nmetadata: {name: [a]}\nvalue: 1\n", "metadata.name: ['a'] is not a string"),
+        (
+            "kind: Pod\nmetadata: {name: a, ownerReferences: [web]}\n",
+            "ownerReferences: ['web'] is not a list of objects",
+        ),
         ("kind: Pod\nmetadata: {name: a}\n", "spec.containers"),
         ("kind: Pod\nmetadata: {name: a}\nspec: none\n", "spec: 'none'"),
         ("kind: Pod\nmetadata: {name: a, creationTimestamp: soon}\nspec: {containers: [{name: a}]}\n", "'soon'"),
@@ -293,6 +299,14 @@ def test_file_without_pods_is_rejected(files: Files, text: str, expected: str) -
     (files.folder / "pods.yaml").write_text(text)
     line = files.usage_error()
     assert expected in line and "pods.yaml" in line
+
+
+def test_file_with_nodepools_of_another_api_group_is_rejected(files: Files) -> None:
+    files.write("pools.yaml", {**pool(), "apiVersion": "container.cnrm.cloud.google.com/v1beta1"})
+    expected = (
+        "pools.yaml: no objects found; expected NodePool, found 1 NodePool container.cnrm.cloud.google.com/v1beta1"
+    )
+    assert expected in files.usage_error()
 
 
 def test_non_utf8_file_is_rejected(files: Files) -> None:
