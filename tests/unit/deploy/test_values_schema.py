@@ -38,6 +38,13 @@ def find_rejected(more: dict[str, Any]) -> list[str]:
         ({"temporal": {"tls": {"secret": "temporal", "cert": "", "key": ""}}}, []),
         ({"temporal": {"tls": {"secret": "temporal", "key": ""}}}, ["temporal.tls.key"]),
         ({"temporal": {"apiKey": {"secret": "temporal", "key": ""}}}, ["temporal.apiKey.key"]),
+        (
+            {"nameOverride": "nodes", "fullnameOverride": "nodes-2", "podDisruptionBudget": {"maxUnavailable": "50%"}},
+            [],
+        ),
+        ({"nameOverride": "My_App"}, ["nameOverride"]),
+        ({"fullnameOverride": "2.tenure"}, ["fullnameOverride"]),
+        ({"podDisruptionBudget": {"maxUnavailable": "150%"}}, ["podDisruptionBudget.maxUnavailable"]),
         ({"settings": {"PROMETHEUS_URL": "http://prometheus.monitoring:9090"}}, []),
         ({"settings": {"PROMETHEUS_URL": "prometheus.monitoring:9090"}}, ["settings.PROMETHEUS_URL"]),
         ({"settings": {"CLUSTER_ENDPOINT": "ABC.eks.amazonaws.com"}}, ["settings.CLUSTER_ENDPOINT"]),
