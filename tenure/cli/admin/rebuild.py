@@ -19,7 +19,7 @@ from tenure.cli.exit_codes import DONE, FAILED, CommandFailed, UsageError
 from tenure.cli.output import Result
 from tenure.cli.worker_settings import settings_command, temporal_connection
 from tenure.controller.rebuild import Discrepancy, Rebuild, list_running_workflows, read
-from tenure.controller.temporal.client import Installation
+from tenure.controller.temporal.client import Installation, require_cluster
 from tenure.controller.temporal.errors import format_rpc_error
 from tenure.model.errors import BadInput, Fault
 from tenure.progress import report_progress
@@ -52,15 +52,19 @@ async def rebuild_workflows(settings: Settings, *, dry_run: bool) -> list[Discre
     except Fault as fault:
         raise UsageError(f"rebuild: {fault.message}; set KUBECONFIG") from fault
     try:
+        installation = await installation_of(settings, cluster)
+        await require_cluster(temporal, installation)
         running_workflows = await list_running_workflows(temporal, settings.cluster_name)
         snapshot = await read(cluster, host_settings(settings), datetime.now(UTC))
         rebuild = Rebuild(temporal, snapshot, running_workflows)
         found = await rebuild.find_discrepancies()
         if found and not dry_run:
-            await _apply_rebuild(rebuild, found, await installation_of(settings, cluster))
+            await _apply_rebuild(rebuild, found, installation)
     except RPCError as error:
         reason = format_rpc_error(error, namespace=settings.temporal_namespace, address=settings.temporal_address)
         raise UsageError(f"rebuild: {reason}") from error
+    except BadInput as invalid:
+        raise UsageError(f"rebuild: {invalid.message}; check that KUBECONFIG names the right cluster") from invalid
     except Fault as fault:
         todo = "check that KUBECONFIG names the right cluster"
         raise UsageError(f"rebuild: the API server: {fault.message}; {todo}") from fault

@@ -6,11 +6,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from temporalio.client import Client
+from temporalio.contrib.pydantic import pydantic_data_converter
 
-from tenure.cli.admin.rebuild import as_json, findings_table, summarize_rebuild
+from tenure.cli.admin.rebuild import as_json, findings_table, rebuild_workflows, summarize_rebuild
+from tenure.cli.exit_codes import UsageError
 from tenure.controller.rebuild import Discrepancy
+from tenure.controller.temporal.client import Installation, start_singletons
+from tenure.kube.adapters.build import KubeAdapters
+from tenure.kube.client.client import KubeClient
 from tenure.settings import load
 from tests.support.cli.temporal_server import temporal_server
 
@@ -69,3 +76,28 @@ def test_unreachable_cluster_is_one_error_line_and_exit_code_2(address: str, tmp
     assert done.returncode == 2 and not done.stdout
     assert done.stderr.startswith("tenure: rebuild: ") and "KUBECONFIG" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1, json.dumps(done.stderr)
+
+
+class EmptyCluster:
+    """The API server of a cluster without objects."""
+
+    async def request(self, method: str, path: str, **_: Any) -> dict[str, Any]:
+        return {"metadata": {"uid": "uid-b"}, "items": []}
+
+    async def close(self) -> None:
+        return
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+async def test_another_cluster_of_the_same_name_is_refused(
+    address: str, monkeypatch: pytest.MonkeyPatch, dry_run: bool
+) -> None:
+    async def connect_all(_: str) -> KubeAdapters:
+        return KubeAdapters(cast(KubeClient, EmptyCluster()))
+
+    monkeypatch.setattr("tenure.kube.adapters.build.connect_all", connect_all)
+    client = await Client.connect(address, data_converter=pydantic_data_converter)
+    await start_singletons(client, Installation("taken", cluster_uid="uid-a"))
+    settings = load(["--cluster-name=taken", f"--temporal-address={address}"])
+    with pytest.raises(UsageError, match=r"UID uid-a uses this name.*; check that KUBECONFIG names the right cluster"):
+        await rebuild_workflows(settings, dry_run=dry_run)
