@@ -115,6 +115,17 @@ def check_settings(rows: list[SettingComparison]) -> list[Finding]:
     ]
 
 
+def check_own_settings(karpenter: DeploymentState, settings: Settings) -> list[Finding]:
+    """`settings`: of this command, from any source, such as a variable that the shell has for another cluster."""
+    return [
+        Subject(AREA, f"{name}={has!r} of this command").problem(
+            f"Karpenter's Deployment has {value!r}", f"unset {name} here, or set it to {value}"
+        )
+        for name in _MUST_AGREE
+        if (value := karpenter.environment.get(name)) and (has := getattr(settings, name.lower())) != value
+    ]
+
+
 def inherit_settings(karpenter: DeploymentState | None, tenure: DeploymentState | None) -> dict[str, str]:
     """Settings by variable from the Deployments, Tenure's first.
 

@@ -16,6 +16,7 @@ from tenure.aws.nodeclass.status import AwsNodeClasses
 from tenure.cli.adopt.checks import check_adopted_objects, check_controllers, check_nodeclasses, check_nodes
 from tenure.cli.adopt.karpenter_settings import (
     SettingComparison,
+    check_own_settings,
     check_settings,
     compare_settings,
     format_flags,
@@ -127,6 +128,7 @@ async def inspect_controllers(
         *check_controllers(leases, karpenter_deployment, karpenter.path, now),
         *kinds,
         *(check_settings(list(rows)) if rows else ()),
+        *(check_own_settings(karpenter_deployment, settings) if karpenter_deployment else ()),
     ]
     return AdoptionReport(settings, tuple(found), leases, karpenter_deployment, tenure_deployment, rows)
 

@@ -3,7 +3,9 @@
 from types import SimpleNamespace
 from typing import Any, cast
 
-from tenure.cli.adopt.preview import DeploymentReference, inspect_controllers
+import pytest
+
+from tenure.cli.adopt.preview import AdoptionReport, DeploymentReference, inspect_controllers
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.adapters.cluster import KubeLeases
 from tenure.kube.client.client import KubeClient, Response
@@ -30,11 +32,26 @@ class ApiServer:
         return Response(f"{method} {path}", 200, b"{}")
 
 
-async def test_worker_of_another_release_is_found_with_its_namespace() -> None:
-    server = ApiServer({"tenure": [deployment("platform", "nodes-tenure", 2, "image", {})]})
-    client = cast(KubeClient, server)
+async def inspect(deployments: dict[str, list[Json]], *flags: str) -> AdoptionReport:
+    client = cast(KubeClient, ApiServer(deployments))
     cluster = cast(KubeAdapters, SimpleNamespace(client=client, leases=KubeLeases(client)))
-    found = await inspect_controllers(cluster, ["--cluster-name=demo"], KARPENTER, TENURE)
+    return await inspect_controllers(cluster, flags, KARPENTER, TENURE)
+
+
+async def test_worker_of_another_release_is_found_with_its_namespace() -> None:
+    worker = deployment("platform", "nodes-tenure", 2, "image", {})
+    found = await inspect({"tenure": [worker]}, "--cluster-name=demo")
     assert TENURE.of(found.tenure) == DeploymentReference("platform", "nodes-tenure")
     assert found.settings.system_namespace == "platform"
     assert KARPENTER.of(found.karpenter) == KARPENTER
+
+
+async def test_cluster_name_of_another_cluster_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    karpenter = deployment("kube-system", "karpenter-2", 2, "image", {"CLUSTER_NAME": "prod"})
+    monkeypatch.delenv("CLUSTER_NAME", raising=False)
+    assert (await inspect({"karpenter": [karpenter]})).is_ready
+    monkeypatch.setenv("CLUSTER_NAME", "staging")
+    found = await inspect({"karpenter": [karpenter]})
+    assert [one.todo for one in found.findings if one.level == "problem"] == [
+        "unset CLUSTER_NAME here, or set it to prod"
+    ]
