@@ -10,6 +10,7 @@ from typing import Annotated, Final
 
 import typer
 from temporalio.client import Client
+from temporalio.service import RPCError
 
 from tenure.cli.adopt.handover import Handover, HandoverResult
 from tenure.cli.adopt.preview import (
@@ -27,10 +28,13 @@ from tenure.cli.console import summarize_findings
 from tenure.cli.exit_codes import DONE, FAILED, CommandFailed, UsageError
 from tenure.cli.output import Result
 from tenure.cli.worker_settings import temporal_connection
+from tenure.controller.temporal.client import require_cluster
+from tenure.controller.temporal.errors import format_rpc_error
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.model.errors import Fault
 from tenure.progress import report_progress
 from tenure.settings import Settings
+from tenure.worker.settings import installation_of
 
 Karpenter = Annotated[str, typer.Option(help="Karpenter's Deployment (namespace/name).")]
 Tenure = Annotated[str, typer.Option(help="Tenure's Deployment (namespace/name).")]
@@ -99,7 +103,7 @@ async def _run_handover(
         found = await (inspect_controllers if back else preview_adoption)(cluster, flags, karpenter, tenure)
         karpenter, tenure = karpenter.of(found.karpenter), tenure.of(found.tenure)
         _check_preconditions(found, karpenter, back=back)
-        temporal = await _connect_temporal(found.settings, needed=not back)
+        temporal = await connect_temporal(cluster, found.settings, needed=not back)
         question = _CONFIRM_HAND_BACK if back else _CONFIRM_ADOPTION
         _confirm(question.format(karpenter=karpenter.path, tenure=tenure.path), yes)
         with report_progress() as progress:
@@ -134,15 +138,23 @@ def _check_preconditions(found: AdoptionReport, karpenter: DeploymentReference, 
     _print_progress(format_conclusion(found))
 
 
-async def _connect_temporal(settings: Settings, *, needed: bool) -> Client | None:
-    """None if Temporal does not respond and is not needed: without it, no workflow acts. Raises `UsageError`."""
+async def connect_temporal(cluster: KubeAdapters, settings: Settings, *, needed: bool) -> Client | None:
+    """None if Temporal does not respond and is not needed: without it, no workflow acts.
+
+    Raises `UsageError`, and `Fault` if the worker would not start because another cluster uses its workflows."""
     try:
-        return await temporal_connection(settings).connect()
+        temporal = await temporal_connection(settings).connect()
+        if needed:
+            await require_cluster(temporal, await installation_of(settings, cluster))
+    except RPCError as error:
+        reason = format_rpc_error(error, namespace=settings.temporal_namespace, address=settings.temporal_address)
+        raise UsageError(f"adopt: {reason}") from error
     except UsageError as error:
         if needed:
             raise
         _print_progress(f"{error}: unfinished launches and drains are unknown")
         return None
+    return temporal
 
 
 def _confirm(question: str, yes: bool) -> None:

@@ -24,6 +24,7 @@ from temporalio.runtime import (
 from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.controller.temporal.connection import Security, why_not
+from tenure.controller.temporal.errors import lacks_namespace
 from tenure.metrics import METRICS, Recorder
 from tenure.model.base import Message
 from tenure.model.disruption.commands import DisruptionState
@@ -112,7 +113,7 @@ async def require_cluster(temporal: Client, installation: Installation) -> None:
     try:
         description = await temporal.get_workflow_handle(workflow_id).describe()
     except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
+        if error.status is RPCStatusCode.NOT_FOUND and not lacks_namespace(error):
             return
         raise
     owner = (await description.memo()).get(CLUSTER_UID, installation.cluster_uid)
