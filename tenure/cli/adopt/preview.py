@@ -35,7 +35,7 @@ from tenure.kube.adapters.workloads import DeploymentState, KubeDeployments
 from tenure.kube.client import resources
 from tenure.kube.doctor import AREA as KINDS
 from tenure.kube.doctor import check_kinds, check_version
-from tenure.model.errors import Fault, Finding, Subject, has_problem
+from tenure.model.errors import Fault, Finding, Forbidden, Subject, has_problem
 from tenure.settings import Settings, SettingsError, load
 from tenure.worker.settings import aws_settings, host_settings
 
@@ -96,10 +96,13 @@ async def connect_cluster(flags: Sequence[str]) -> KubeAdapters:
 async def find_deployment(
     deployments: KubeDeployments, reference: DeploymentReference, label: str
 ) -> DeploymentState | None:
-    """By name; else the only one with the label of its chart."""
+    """By name; else the only one with the label of its chart, if the user may list Deployments."""
     if deployment := await deployments.get(reference.namespace, reference.name):
         return deployment
-    candidates = await deployments.list_by_name_label(label) if reference.name == label else ()
+    try:
+        candidates = await deployments.list_by_name_label(label) if reference.name == label else ()
+    except Forbidden:
+        return None
     return candidates[0] if len(candidates) == 1 else None
 
 

@@ -9,6 +9,7 @@ from tenure.cli.adopt.preview import AdoptionReport, DeploymentReference, inspec
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.adapters.cluster import KubeLeases
 from tenure.kube.client.client import KubeClient, Response
+from tenure.model.errors import Forbidden
 from tests.support.controller.builders import Json
 from tests.support.product.karpenter import deployment
 
@@ -16,7 +17,8 @@ KARPENTER, TENURE = DeploymentReference("kube-system", "karpenter"), DeploymentR
 
 
 class ApiServer:
-    """Has these Deployments, by the label of their chart, under other names than the default ones."""
+    """Has these Deployments, by the label of their chart, under other names than the default ones. Without any, they
+    may not be listed."""
 
     def __init__(self, deployments: dict[str, list[Json]]) -> None:
         self._deployments = deployments
@@ -25,6 +27,8 @@ class ApiServer:
         return None
 
     async def request(self, method: str, path: str, *, params: dict[str, str] | None = None) -> Json:
+        if path.endswith("/deployments") and not self._deployments:
+            raise Forbidden(path)
         label = (params or {}).get("labelSelector", "").removeprefix("app.kubernetes.io/name=")
         return {"gitVersion": "v1.34.0", "items": self._deployments.get(label, []), "metadata": {}}
 
@@ -44,6 +48,11 @@ async def test_worker_of_another_release_is_found_with_its_namespace() -> None:
     assert TENURE.of(found.tenure) == DeploymentReference("platform", "nodes-tenure")
     assert found.settings.system_namespace == "platform"
     assert KARPENTER.of(found.karpenter) == KARPENTER
+
+
+async def test_deployments_need_not_be_listed() -> None:
+    found = await inspect({}, "--cluster-name=demo")
+    assert (found.karpenter, found.tenure) == (None, None)
 
 
 async def test_cluster_name_of_another_cluster_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
