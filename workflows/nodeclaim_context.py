@@ -282,14 +282,14 @@ class NodeClaimContext:
         self.set_blocked_by(str(error.cause or error)[:200], CALL_FAILED)
         if self.is_past_deadline():
             self.mark_overdue()
-        known = self._must_decide_again()
+        known = self._requires_decision()
         await self.wait(
-            lambda: not known and self._must_decide_again(),
+            lambda: not known and self._requires_decision(),
             until=self.now + RETRY_AFTER,
             summary="before trying again",
         )
 
-    def _must_decide_again(self) -> bool:
+    def _requires_decision(self) -> bool:
         """Whether the NodeClaim is being deleted, or an AWS event requires an action."""
         return self.is_deleting or requires_action(self.state, self.now)
 

@@ -220,10 +220,10 @@ async def test_invalid_nodeclaim_stops_neither_direction() -> None:
     assert (await cluster.hand_back()).nodeclaims == 2
 
 
-async def test_nodeclaim_that_only_another_finalizer_keeps_needs_no_workflow() -> None:
+async def test_nodeclaim_with_only_another_finalizer_needs_no_workflow() -> None:
     cluster = FakeHandover()
-    cluster.api.objects[NODE_CLAIMS.path("kept")] = kept = claim("kept", phase="Initialized")
-    kept["metadata"] |= {"deletionTimestamp": "2026-01-01T12:00:00Z", "finalizers": ["example.com/hold"]}
+    cluster.api.objects[NODE_CLAIMS.path("held")] = deleting = claim("held", phase="Initialized")
+    deleting["metadata"] |= {"deletionTimestamp": "2026-01-01T12:00:00Z", "finalizers": ["example.com/hold"]}
     await cluster.take_over()
     assert cluster.replicas(TENURE) == 2
 

@@ -153,7 +153,7 @@ async def test_next_pass_is_due_when_a_closed_budget_opens(harness: DisruptionHa
     assert not found.proposals and found.next_pass_at == datetime.fromisoformat("2026-01-01T17:00:00+00:00")
 
 
-async def test_next_pass_is_due_when_offerings_are_available_again(harness: DisruptionHarness) -> None:
+async def test_next_pass_is_due_when_the_last_offering_becomes_available(harness: DisruptionHarness) -> None:
     harness.add_node("big", "m.2xlarge", 1)
     everywhere = {"instance_type": "*", "zone": "*", "capacity_type": "*"}
     harness.provisioner.planner_client.unavailable_offerings = tuple(

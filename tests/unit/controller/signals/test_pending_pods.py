@@ -91,7 +91,7 @@ def test_pods_that_their_budget_never_releases_are_no_demand(harness: CacheHarne
     assert pending_names(harness, Nominations()) == ["database"], "EC2 ends the instance without asking the budget"
 
 
-def test_pods_are_checked_again_when_their_instance_terminates(harness: CacheHarness) -> None:
+def test_terminating_instance_causes_a_check_of_its_pods(harness: CacheHarness) -> None:
     terminating = claim("up", phase="Initialized", deleting=True)
     harness.apply_objects("nodeclaims", terminating)
     assert harness.cache.drain_changes().pods

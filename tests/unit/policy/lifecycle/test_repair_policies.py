@@ -170,7 +170,7 @@ def test_health_of_an_earlier_version_has_the_legacy_mode() -> None:
     assert Health.model_validate({"steps_taken": 1}).mode == "legacy"
 
 
-def test_requested_replacement_is_decided_again_when_another_condition_is_due() -> None:
+def test_requested_replacement_changes_when_another_condition_is_due() -> None:
     """It may have a shorter grace period."""
     state = unhealthy_state(("KernelReady", ""), since=before(minutes=25))
     unhealthy = (

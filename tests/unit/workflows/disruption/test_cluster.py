@@ -342,7 +342,7 @@ async def test_terminated_command_is_rolled_back_once_the_watch_reports_it(host:
     await handle.signal(ClusterWorkflow.commands_closed, closed)
     await wait_until_skipping_time(host, lambda: has_running_commands(handle), seconds=5)
     assert is_undisturbed(host, "a") and is_deleted(host, replacement)
-    granter = host.client.get_workflow_handle_for(PermitGranterWorkflow.run, ids.nodepool(host.cluster, "default"))
+    granter = host.client.get_workflow_handle(ids.nodepool(host.cluster, "default"))
     assert await granter.query(PermitGranterWorkflow.released_uids) == ["uid-a"]
     (backoff,) = (await cluster_state(handle)).backoffs
     assert backoff.why == "its workflow was closed"

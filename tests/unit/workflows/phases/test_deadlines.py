@@ -161,11 +161,11 @@ async def overdue_launch(fake: WorkerHarness) -> Handle:
     await wait_until_skipping_time(fake, lambda: has_state(handle, overdue=True), seconds=30)
     attempts = await count_scheduled(handle, "prepare_launch")
 
-    async def has_failed_again() -> bool:
+    async def has_repeated_failure() -> bool:
         is_repeated = await count_scheduled(handle, "prepare_launch") > attempts
         return is_repeated and not await is_running(handle, "prepare_launch")
 
-    await wait_until_skipping_time(fake, has_failed_again, seconds=5)
+    await wait_until_skipping_time(fake, has_repeated_failure, seconds=5)
     return handle
 
 
