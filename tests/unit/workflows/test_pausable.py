@@ -200,9 +200,9 @@ async def test_pause_is_written_at_once_after_a_failed_resume(fake: WorkerHarnes
     fake.pools.faults["patch_annotations"] = [BadInput("denied by a webhook")]
     await handle.execute_update(NodePoolWorkflow.resume, Resume(by="ops"))
     await wait_until(lambda: not fake.pools.faults["patch_annotations"])
-    again, began = normalize_pause(await pause_for(fake, hours=2)), await fake.now()
-    await handle.execute_update(NodePoolWorkflow.pause, again)
-    await wait_until(lambda: nodepool_pause_is(fake, write_pause(again)))
+    other, began = normalize_pause(await pause_for(fake, hours=2)), await fake.now()
+    await handle.execute_update(NodePoolWorkflow.pause, other)
+    await wait_until(lambda: nodepool_pause_is(fake, write_pause(other)))
     assert await fake.now() - began < timedelta(seconds=30)
 
 

@@ -47,8 +47,6 @@ def test_annotation_is_parsed_in_any_order() -> None:
         ("until=2026-06-01T18:00:00Z, who=ann, reason=x", "'who=ann' is unknown"),
         ("until=2026-06-01T18:00:00Z, by=ann, reason= ", "expected 1 to 300"),
         ("until=2226-06-01T18:00:00Z, by=ann, reason=x", "too far in the future"),
-        ("until=0001-01-01T00:00:00Z, by=ann, reason=x", "in the past"),
-        ("until=0001-01-01T00:00:00+23:00, by=ann, reason=x", "in the past"),
     ],
 )
 def test_invalid_annotation_pauses_without_end_and_names_the_expected_form(text: str, named: str) -> None:

@@ -184,5 +184,5 @@ def test_requested_replacement_changes_when_another_condition_is_due() -> None:
     assert due and due.grace == timedelta(minutes=10)
     wait = decide(requested, minutes=5)
     assert (wait.do, wait.until) == ("wait", after(minutes=10))
-    again = decide(requested, minutes=10)
-    assert again.do == "replace" and again.due and again.due.grace == timedelta(minutes=5)
+    second = decide(requested, minutes=10)
+    assert second.do == "replace" and second.due and second.due.grace == timedelta(minutes=5)
