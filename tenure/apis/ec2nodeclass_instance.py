@@ -7,11 +7,12 @@ from pydantic import Field
 from tenure.apis.crd_schema import INT32, INT64, Crd, Rule
 from tenure.apis.meta import KubeModel
 
-# Accepts exactly the values that Karpenter's CRD accepts: 1 to 59000Gi, 64000G, 58Ti, 64T.
+# Accepts the values that Karpenter's CRD accepts: 1 to 59000Gi, 64000G, 58Ti, 64T. Karpenter's also accepts Ti and T,
+# which are no quantities.
 _VOLUME_SIZE: Final = (
     r"^((?:[1-9][0-9]{0,3}|[1-4][0-9]{4}|[5][0-8][0-9]{3}|59000)Gi"
     r"|(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|[6][0-3][0-9]{3}|64000)G"
-    r"|([1-9]||[1-5][0-7]|58)Ti|([1-9]||[1-5][0-9]|6[0-3]|64)T)$"
+    r"|([1-9]|[1-5][0-7]|58)Ti|([1-9]|[1-5][0-9]|6[0-3]|64)T)$"
 )
 _ON_OR_OFF: Final = ["enabled", "disabled"]
 
