@@ -19,6 +19,8 @@ class DaemonDemand:
     requests: Mapping[str, int] = field(default_factory=dict)
     host_ports: tuple[HostPort, ...] = ()
     uids: frozenset[str] = frozenset()
+    remaining: Mapping[str, int] = field(default_factory=dict)
+    """Allocatable that they leave on every possible instance type; empty if the types are not known."""
 
 
 def compute_daemon_overhead(

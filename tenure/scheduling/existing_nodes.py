@@ -364,7 +364,13 @@ def _build_launched_node(nodeclaim: NodeClaimFact, daemons: Sequence[DaemonSetFa
 
 
 def _build_unlaunched_node(nodeclaim: NodeClaimFact, daemons: DaemonDemand) -> ExistingNode:
-    """An unlaunched NodeClaim. It offers its requests, to pods that every possible launch satisfies."""
+    """An unlaunched NodeClaim. It offers its requests, or what every possible instance type has, to pods that every
+    possible launch satisfies."""
+    requested = subtract(nodeclaim.requests, daemons.requests)
+    offered = {
+        key: max(requested.get(key, 0), daemons.remaining.get(key, 0))
+        for key in requested.keys() | daemons.remaining.keys()
+    }
     requirements = Requirements.from_expressions(nodeclaim.requirements).intersection(
         Requirements.from_labels(_initialized_labels(nodeclaim.labels))
     )
@@ -372,7 +378,7 @@ def _build_unlaunched_node(nodeclaim: NodeClaimFact, daemons: DaemonDemand) -> E
         nodeclaim.name,
         requirements,
         nodeclaim.taints,
-        subtract(nodeclaim.requests, daemons.requests) | dict(nodeclaim.devices),
+        offered | dict(nodeclaim.devices),
         is_launched=False,
         nodeclaim=nodeclaim.name,
         pending_ports=daemons.host_ports,

@@ -210,8 +210,10 @@ def unlaunched_daemon_demand(template: NodePoolTemplate, nodeclaim: NodeClaimFac
     rows = _possible_rows(template, nodeclaim)
     if not len(rows):
         return DaemonDemand()
-    requests = template.table.to_amounts(template.overhead[rows].min(axis=0))
-    return DaemonDemand(requests, template.daemon_ports_of(rows), template.daemons_of(rows))
+    requests, remaining = (
+        template.table.to_amounts(one[rows].min(axis=0)) for one in (template.overhead, template.headroom)
+    )
+    return DaemonDemand(requests, template.daemon_ports_of(rows), template.daemons_of(rows), remaining)
 
 
 def _possible_rows(template: NodePoolTemplate, nodeclaim: NodeClaimFact) -> Indices:

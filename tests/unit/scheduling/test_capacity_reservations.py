@@ -23,6 +23,7 @@ from tests.unit.scheduling.builders import (
     pod,
     pods,
     pool,
+    taint,
     types_of,
     values_of,
 )
@@ -196,7 +197,9 @@ def test_counted_nodeclaim_is_not_counted_again() -> None:
 
 
 def test_pending_nodeclaim_with_reservation_label_counts() -> None:
-    pending = nodeclaim("pending", labels={CAPACITY_RESERVATION_ID: "cr-1"}, requests={"cpu": 1800})
+    pending = nodeclaim(
+        "pending", labels={CAPACITY_RESERVATION_ID: "cr-1"}, requests={"cpu": 1800}, taints=(taint("full"),)
+    )
     cluster = Cluster(
         pool("default", ALL_CAPACITY_TYPES), pending, pod(cpu=1.8), instance_types=(with_reservations(LARGE, "cr-1"),)
     )

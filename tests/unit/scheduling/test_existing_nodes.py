@@ -211,7 +211,7 @@ def test_unlaunched_nodeclaim_reserves_its_daemonset_requests() -> None:
     agent = daemonset("agent", pod("template", cpu=2, daemonset=True))
     cluster = Cluster(pool(), agent, *pods(3))
     cluster.commit(cluster.plan())
-    cluster.add(pod("late"))
+    cluster.add(pod("late", cpu=4))
     assert [one.pods for one in cluster.plan(after=1).claims] == [("late",)]
 
 

@@ -39,6 +39,18 @@ def test_pods_of_committed_nodeclaims_are_not_planned_again() -> None:
     }
 
 
+def test_later_pods_join_an_unlaunched_nodeclaim_if_they_fit_every_type_that_it_may_get() -> None:
+    """Such as the second of two evicted pods, which its controller creates a second later."""
+    cluster = Cluster(pool("default", "karpenter.k8s.aws/instance-cpu Gt 1"), pod("first", cpu=0.4))
+    (name,) = cluster.commit(cluster.plan())
+    cluster.add(pod("second", cpu=0.4))
+    assert cluster.plan(after=1).nominations == {"first": name, "second": name}
+    cluster.add(pod("third", cpu=1.8))
+    later = cluster.plan(after=1)
+    assert [one.pods for one in later.claims] == [("third",)], "the smallest type has no room for it"
+    assert later.nominations.keys() == {"first", "second"}
+
+
 def test_promised_pods_are_placed_without_a_scan_of_their_class(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster, scanned, assign = Cluster(pool(), *pods(10)), list[int](), Packing._pack_pods
     cluster.commit(cluster.plan())
