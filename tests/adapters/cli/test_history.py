@@ -95,7 +95,14 @@ async def test_history_command_accepts_a_name(address: str, capsys: CaptureFixtu
         assert "history other-00001: no node or workflow" in capsys.readouterr().err
 
 
-def test_export_command_reports_an_empty_export(address: str, tmp_path: Path, capsys: CaptureFixture[str]) -> None:
-    where = ["--temporal-address", address, "--cluster-name", "nobody", "-o", "json"]
-    assert main(["history", "export", "--to", str(tmp_path), "--since", "24h", *where]) == 0
+async def test_export_command_reports_an_empty_export(
+    address: str, tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
+    await terminated_workflows(address, "quiet")
+    await wait_until_closed(await Client.connect(address), "quiet", 3)
+    await asyncio.sleep(2)
+    command = ["history", "export", "--to", str(tmp_path), "--since", "1s", "--temporal-address", address, "-o", "json"]
+    assert await asyncio.to_thread(main, [*command, "--cluster-name", "quiet"]) == 0
     assert json.loads(capsys.readouterr().out) == {"written": [], "there": 0, "failed": []}
+    assert await asyncio.to_thread(main, [*command, "--cluster-name", "misspelled"]) == 2
+    assert "no workflow of cluster misspelled" in capsys.readouterr().err
