@@ -62,12 +62,20 @@ def exit_process(code: int) -> None:
     os._exit(code)
 
 
-def end_like_ctrl_c() -> None:
+def end_like_ctrl_c() -> list[int]:
     """Raise KeyboardInterrupt on SIGTERM and SIGHUP too, for commands with child processes. Call it before they start.
 
-    Background jobs of a script inherit an ignored SIGINT. A SIGHUP that `nohup` ignores stays ignored.
+    Returns a list to which these signals are added: Python ignores an error that is raised in a destructor or a
+    callback. Background jobs of a script inherit an ignored SIGINT. A SIGHUP that `nohup` ignores stays ignored.
     """
+    received: list[int] = []
+
+    def interrupt(number: int, _: object) -> None:
+        received.append(number)
+        signal.raise_signal(signal.SIGINT)
+
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
+            signal.signal(number, interrupt)
+    return received

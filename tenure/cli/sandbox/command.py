@@ -253,7 +253,7 @@ def _run_single_part(plan: Plan, directory: Path | None, ports: Mapping[str, int
 
 def _run_until_stopped(sandbox: Sandbox, output: str, exit_code_fd: int = -1) -> int:
     """Runs until an interrupt, or until a part exits."""
-    end_like_ctrl_c()
+    received_signals = end_like_ctrl_c()
     try:
         with sandbox:
             reach, environment = sandbox.locations(), sandbox.environment()
@@ -261,15 +261,16 @@ def _run_until_stopped(sandbox: Sandbox, output: str, exit_code_fd: int = -1) ->
             Result({"reach": reach, "environment": environment}, lines).print(output)
             if exit_code_fd >= 0 and not detach_from_parent(exit_code_fd, DONE, sandbox.logs / "sandbox.log"):
                 return DONE
-            while True:
+            while not received_signals:
                 sandbox.check()
                 time.sleep(CHECK_INTERVAL_SECONDS)
     except KeyboardInterrupt:
-        return DONE
+        pass
     except (NoPort, DirectoryInUse) as error:
         raise UsageError(str(error)) from error
     except SandboxError as error:
         raise CommandFailed(str(error)) from error
+    return DONE
 
 
 def _format_lines(reach: Mapping[str, str], environment: Mapping[str, str]) -> list[str]:

@@ -1,12 +1,16 @@
 """`tenure sandbox`: output and requests without a running environment."""
 
 import json
+import os
+import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from _pytest.capture import CaptureFixture
 
+from tenure.cli.exit_codes import end_like_ctrl_c
 from tenure.cli.main import main
 from tenure.cli.sandbox.command import default_directory, demo_directory, find_directory
 from tenure.model.errors import NotFound, TryLater
@@ -107,3 +111,17 @@ def test_default_directory_is_of_sandbox_or_kept_demo(tmp_path: Path, monkeypatc
     assert find_directory(None) == default_directory()
     demo.release()
     both.release()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signal_whose_keyboard_interrupt_is_ignored_is_recorded(number: signal.Signals) -> None:
+    previous = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        received_signals = end_like_ctrl_c()
+        with suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+        assert received_signals == [number]
+    finally:
+        for one, handler in previous.items():
+            signal.signal(one, handler)
