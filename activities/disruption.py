@@ -13,7 +13,7 @@ import structlog
 from temporalio import activity
 
 from activities.node_conditions import set_node_conditions
-from activities.nodeclaim.eviction import return_to_service
+from activities.nodeclaim.eviction import return_to_service, untaint_node
 from activities.nodeclaim.repair import CircuitBreaker
 from activities.ports.core import (
     Claims,
@@ -67,10 +67,8 @@ def pods_blocker(pods: Iterable[DrainPod]) -> str:
 
 
 async def restore_node(claims: Claims, nodes: Nodes, claim: str, uid: str, node: str) -> None:
-    """Return a node to service. The taint is removed first, since the condition explains it. The deadline of a drain
-    that did not begin would apply to the next one."""
-    await nodes.unmark_disrupted(node)
-    await claims.patch_annotations(claim, {labels.NODECLAIM_TERMINATION_TIMESTAMP: None}, uid=uid)
+    """Return a node to service. The taint is removed first, since the condition explains it."""
+    await untaint_node(claims, nodes, claim, uid, node)
     await claims.patch(
         claim, uid, conditions=(ConditionPatch(type=labels.DISRUPTION_REASON, status=""),), now=utc_now()
     )

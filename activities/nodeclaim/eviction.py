@@ -18,7 +18,7 @@ from temporalio import activity
 from temporalio.common import MetricMeter
 
 from activities.node_conditions import DRAIN_CLEARED, set_node_conditions
-from activities.ports.core import ConditionPatch, Deployments, DrainPod, Eviction, Ports
+from activities.ports.core import Claims, ConditionPatch, Deployments, DrainPod, Eviction, Nodes, Ports
 from activities.ports.interruption import InterruptedNode
 from tenure import metrics
 from tenure.apis import labels
@@ -310,11 +310,15 @@ async def withdraw_requests(ports: Ports, node: str) -> None:
                 await ports.eviction_requests.withdraw(pod)
 
 
+async def untaint_node(claims: Claims, nodes: Nodes, claim: str, uid: str, node: str) -> None:
+    """Also remove the deadline of the drain from the NodeClaim: the next drain would keep it."""
+    await nodes.unmark_disrupted(node)
+    await claims.patch_annotations(claim, {labels.NODECLAIM_TERMINATION_TIMESTAMP: None}, uid=uid)
+
+
 async def uncordon(ports: Ports, claim: str, uid: str, node: str) -> None:
-    """Undo the changes of a drain to the Node and its pods, and remove its deadline, which the next drain would keep.
-    The reason for the taint stays on the NodeClaim."""
-    await ports.nodes.unmark_disrupted(node)
-    await ports.claims.patch_annotations(claim, {labels.NODECLAIM_TERMINATION_TIMESTAMP: None}, uid=uid)
+    """Undo the changes of a drain to the Node and its pods. The reason for the taint stays on the NodeClaim."""
+    await untaint_node(ports.claims, ports.nodes, claim, uid, node)
     await withdraw_requests(ports, node)
     await set_node_conditions(ports.nodes, node, DRAIN_CLEARED)
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Final, Literal
 
 from tenure.apis import labels
-from tenure.apis.crd_schema import MAX_LABEL_VALUE, is_label_key, is_label_value
+from tenure.apis.crd_schema import LABEL_VALUE_FORM, is_label_key, is_label_value
 from tenure.apis.durations import NEVER, DurationError, parse_duration, quote
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.feature_gates import FeatureGate
@@ -82,8 +82,7 @@ def _syntax_errors(template: NodeClaimTemplate) -> Iterator[str]:
             if not is_label_key(key)
         )
         yield from (
-            f"spec.template.{field}: {quote(value)}: invalid value, expected at most {MAX_LABEL_VALUE} letters, "
-            "digits, '-', '_' and '.'"
+            f"spec.template.{field}: {quote(value)}: invalid value, expected {LABEL_VALUE_FORM}"
             for value in values
             if not is_label_value(value)
         )

@@ -18,7 +18,7 @@ from tenure.apis.labels import (
     REBOOTING_TAINT_KEY,
     REGISTERED,
 )
-from tenure.apis.resources import add, subtract, sum_resources
+from tenure.apis.resources import add, elementwise_max, subtract, sum_resources
 from tenure.model.facts import DaemonSetFact, HostPort, NodeClaimFact, NodeFact, PodFact, Taint, Toleration
 from tenure.model.invalid_objects import Guard, no_guard
 from tenure.model.requirements import Requirement, Requirements
@@ -366,11 +366,7 @@ def _build_launched_node(nodeclaim: NodeClaimFact, daemons: Sequence[DaemonSetFa
 def _build_unlaunched_node(nodeclaim: NodeClaimFact, daemons: DaemonDemand) -> ExistingNode:
     """An unlaunched NodeClaim. It offers its requests, or what every possible instance type has, to pods that every
     possible launch satisfies."""
-    requested = subtract(nodeclaim.requests, daemons.requests)
-    offered = {
-        key: max(requested.get(key, 0), daemons.remaining.get(key, 0))
-        for key in requested.keys() | daemons.remaining.keys()
-    }
+    offered = elementwise_max(subtract(nodeclaim.requests, daemons.requests), daemons.remaining)
     requirements = Requirements.from_expressions(nodeclaim.requirements).intersection(
         Requirements.from_labels(_initialized_labels(nodeclaim.labels))
     )

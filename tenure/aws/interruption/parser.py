@@ -177,20 +177,19 @@ def _parse_time(value: Any) -> datetime | None:
     """EventBridge uses ISO 8601, AWS Health RFC 2822; None for any other form."""
     if not isinstance(value, str):
         return None
+    out_of_range = _MessageDropped("malformed", f"the time {value[:60]!a} is out of range")
     for read in (datetime.fromisoformat, parsedate_to_datetime):
         try:
             found = read(value)
             at = found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
-        except OverflowError:
-            break
+        except OverflowError as error:
+            raise out_of_range from error
         except (ValueError, TypeError, IndexError):
             continue
-        if at.year in _YEARS:
-            return at
-        break
-    else:
-        return None
-    raise _MessageDropped("malformed", f"the time {value[:60]!a} is out of range")
+        if at.year not in _YEARS:
+            raise out_of_range
+        return at
+    return None
 
 
 def _description(detail: Detail) -> str:

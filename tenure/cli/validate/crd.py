@@ -12,6 +12,7 @@ from typing import Any, Final
 import yaml
 
 from deploy.resources import crd_files
+from tenure.apis.crd_schema import LABEL_VALUE_FORM
 from tenure.cli.validate.findings import Finding
 from tenure.cli.validate.openapi_schema import apply_defaults, check_rules, check_schema
 
@@ -23,7 +24,6 @@ _SUBDOMAIN: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9
 _NAME: Final = r"([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]"
 _KEY: Final = {"title": "a qualified name, e.g. example.com/team", "pattern": rf"^({_SUBDOMAIN}/)?{_NAME}$"}
 _ANY_CASE_KEY: Final = {**_KEY, "pattern": rf"^((?i:{_SUBDOMAIN})/)?{_NAME}$"}
-_LABEL_VALUE: Final = "at most 63 letters, digits, '-', '_' and '.'"
 _ANYTHING: Final = {"x-kubernetes-preserve-unknown-fields": True}
 _OWNER: Final = {
     "type": "object",
@@ -46,7 +46,7 @@ METADATA: Final[Mapping[str, Any]] = {
         "labels": {
             "type": "object",
             "propertyNames": _KEY,
-            "additionalProperties": {"type": "string", "pattern": rf"^({_NAME})?$", "title": _LABEL_VALUE},
+            "additionalProperties": {"type": "string", "pattern": rf"^({_NAME})?$", "title": LABEL_VALUE_FORM},
         },
         "annotations": {"type": "object", "propertyNames": _ANY_CASE_KEY, "additionalProperties": {"type": "string"}},
         "finalizers": {"type": "array", "items": {"type": "string", **_KEY}},

@@ -1,10 +1,11 @@
 """One plan: update the planner, plan, create the NodeClaims, and store on which node each pod is expected."""
 
 import asyncio
+from collections import ChainMap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from temporalio.common import MetricMeter
@@ -286,7 +287,7 @@ class Provisioner:
         is_first_pass = self.passes == 0
         since = self._expected_pods.nominated_since(unsettled, now) if is_first_pass else {}
         self._nominations.nominate(unsettled, now, since)
-        self._nominations.forget_other_targets(self._cache.nodeclaims.keys() | self._cache.nodes.keys())
+        self._nominations.forget_other_targets(ChainMap[str, Any](self._cache.nodeclaims, self._cache.nodes))
         if is_first_pass:
             self._expected_pods.release_unbound(now)
         return nominated

@@ -67,20 +67,23 @@ def test_unreachable_services_set_exit_code_and_json_findings(
     monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("CLUSTER_NAME", "demo")
-    arguments = ["doctor", "-o", "json", "--kubeconfig", "/no/such", "--temporal-address", "127.0.0.1:1"]
-    assert cli_main.main([*arguments, "--aws-endpoint-url", "http://127.0.0.1:1"]) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert {one["level"] for one in found} == {"problem"}
-    assert find_faulty_remedies([Finding.model_validate(one) for one in found]) == []
+    found = run_doctor(capsys, "--aws-endpoint-url", "http://127.0.0.1:1")
+    assert {one.level for one in found} == {"problem"}
+    assert find_faulty_remedies(found) == []
 
 
-def test_rejected_aws_profile_is_a_finding_beside_the_others(
+def run_doctor(capsys: CaptureFixture[str], *flags: str) -> list[Finding]:
+    """Without a kubeconfig and Temporal, so that the exit code is 1."""
+    unreachable = ["--kubeconfig", "/no/such", "--temporal-address", "127.0.0.1:1"]
+    assert cli_main.main(["doctor", "-o", "json", *unreachable, *flags]) == 1
+    return [Finding.model_validate(one) for one in json.loads(capsys.readouterr().out)]
+
+
+def test_rejected_aws_profile_hides_no_other_finding(
     monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("AWS_PROFILE", "typo")
-    arguments = ["doctor", "-o", "json", "--kubeconfig", "/no/such", "--temporal-address", "127.0.0.1:1"]
-    assert cli_main.main([*arguments, "--cluster-name", "demo"]) == 1
-    found = [Finding.model_validate(one) for one in json.loads(capsys.readouterr().out)]
+    found = run_doctor(capsys, "--cluster-name", "demo")
     assert [one.area for one in found] == ["cluster", "account", "temporal"]
     assert "typo" in found[1].message and find_faulty_remedies(found) == []
 
