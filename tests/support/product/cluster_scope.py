@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 DISRUPTED = f"{labels.DISRUPTED_TAINT_KEY}:{labels.NO_SCHEDULE}"
 ALIVE = ("pending", "running", "stopping", "stopped")
+LOGGED_STEPS = ("planned", "watch interrupted", "watch hosted", "watch released")
+DESCRIBED_LOG_LINES = 8
 
 
 class ClusterScope:
@@ -248,18 +250,25 @@ class ClusterScope:
             for one in await self.nodeclaims()
         ]
         pods = [
-            f"{_object_name(one)}: {one['status'].get('phase')} {one['spec'].get('nodeName')}"
+            f"{_object_name(one)}: {one['status'].get('phase')} {one['spec'].get('nodeName')}, created "
+            f"{one['metadata']['creationTimestamp']}, PodScheduled {condition_reason(one, 'PodScheduled')[:160]}"
             for one in await self.pods()
         ]
+        names = [*(one.name for one in found), *(_object_name(one) for one in await self.pods())]
         events = [
-            f"{one.name}: {event['reason']}: {event.get('message', '')[:160]}"
-            for one in found
-            for event in await self.events_of(one.name)
+            f"{name}: {event['reason']}: {event.get('message', '')[:160]}"
+            for name in names
+            for event in await self.events_of(name)
+        ]
+        logged = [
+            f"{one['time']} {one['message']}: {one.get('fault', one.get('created', ''))}"
+            for one in self.product.log_entries()
+            if one["message"] in LOGGED_STEPS
         ]
         provisioning = await self.product.describe_provisioning()
-        return "\n".join(
-            ["workflows", *workflow_lines, "NodeClaims", *claims, "pods", *pods, "events", *events, *provisioning]
-        )
+        lines = ["workflows", *workflow_lines, "NodeClaims", *claims, "pods", *pods, "events", *events]
+        log_heading = f"log at {datetime.now(UTC):%H:%M:%S}"
+        return "\n".join([*lines, log_heading, *logged[-DESCRIBED_LOG_LINES:], *provisioning])
 
     async def events_of(self, about: str) -> list[Object]:
         """Kubernetes events about an object with this name."""
