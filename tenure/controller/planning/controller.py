@@ -139,6 +139,7 @@ class ProvisioningController:
         before, began = self._nominations.nominated_nodes(), self._now()
         outcome = await self.provisioner.plan(request)
         self._record_pending_pods(outcome, began)
+        self._trigger.offerings_available_at = self.planner_client.next_available_at(began)
         self._discovered_capacity_notifier.discard_if_lost()
         first = self.provisioner.passes == 1
         for name in tuple(self._cache.nodeclaims) if first else {*before, *self._nominations.nominated_nodes()}:

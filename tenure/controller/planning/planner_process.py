@@ -41,7 +41,7 @@ log = structlog.get_logger(__name__)
 
 PLAN_TIMEOUT_SECONDS: Final = 60.0
 """Seconds; a planner that takes longer is killed and replaced."""
-
+_SIMULTANEOUS: Final = timedelta(seconds=2)
 
 PLANNER_MODULE: Final = "tenure.controller.planning.planner_child"
 
@@ -237,10 +237,20 @@ class PlannerClient:
             reservations,
         )
 
+    def next_available_at(self, now: datetime) -> datetime | None:
+        """When the next offerings that EC2 rejected or reclaimed count as available again; None if all do. Those that
+        differ by less than `_SIMULTANEOUS` count together."""
+        ends = self._unavailable_until(now)
+        together_until = min(ends, default=now) + _SIMULTANEOUS
+        return max((one for one in ends if one < together_until), default=None)
+
     def all_available_at(self, now: datetime) -> datetime | None:
         """When the last offering that EC2 rejected or reclaimed counts as available again; None if all do."""
+        return max(self._unavailable_until(now), default=None)
+
+    def _unavailable_until(self, now: datetime) -> list[datetime]:
         known = (*self.unavailable_offerings, *self._interrupted_offerings(now))
-        return max((one.until for one in known if now < one.until), default=None)
+        return [one.until for one in known if now < one.until]
 
     async def preload(self) -> None:
         """Send the facts that are known before all kinds are synced. Conclusions from several kinds follow with `sync`.

@@ -192,17 +192,20 @@ class ProvisioningTrigger:
         """When the next nomination expires."""
         self._unlaunched: set[str] = set()
         """NodeClaims that count against the limits of their NodePool as the largest of their types."""
+        self.offerings_available_at: datetime | None = None
+        """When offerings that were unavailable for the last plan are available again."""
 
     @property
     def wake_times(self) -> list[datetime]:
         """Times at which to check again without a change."""
-        return [one for one in (self._batcher.next_attempt_at, self._next_expiry) if one is not None]
+        times = (self._batcher.next_attempt_at, self._next_expiry, self.offerings_available_at)
+        return [one for one in times if one is not None]
 
     def update(self, changes: ChangeSet, now: datetime, *, known: bool) -> None:
         """`known`: whether pods are synced."""
         self._batcher.renotify(waiting_for(self._cache, changes.volume_claims))
         deleted = (one.name for one in changes.deleted_nodeclaims.values())
-        released = self._release_limits({*changes.nodeclaims, *deleted})
+        released = self._release_limits({*changes.nodeclaims, *deleted}) or self._release_offerings(now)
         if released:
             self._batcher.renotify_all()
         if known and (changes.pods or released or any(one <= now for one in self.wake_times)):
@@ -219,6 +222,12 @@ class ProvisioningTrigger:
             elif name in self._unlaunched:
                 self._unlaunched.remove(name)
                 released = True
+        return released
+
+    def _release_offerings(self, now: datetime) -> bool:
+        released = self.offerings_available_at is not None and self.offerings_available_at <= now
+        if released:
+            self.offerings_available_at = None
         return released
 
     def _notify_if_due(self, now: datetime) -> None:

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Set
+from collections.abc import AsyncIterator, Callable, Mapping, Set
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from datetime import datetime, timedelta
 from itertools import chain
 from types import SimpleNamespace
 from typing import Any, cast
@@ -26,6 +27,7 @@ from tenure.kube.client.resources import PODS
 from tenure.metrics import METRICS
 from tenure.model.disruption.commands import DisruptionDecisionRequest
 from tenure.model.errors import Fault, Forbidden, NotFound, TryLater
+from tenure.model.instance_types import UnavailableOffering
 from tenure.model.operator_requests import DisruptionPreviewRequest
 from tenure.model.plan import PlanRequest
 from tenure.tracing.recorder import TRACES
@@ -99,6 +101,7 @@ def build_session(
     gates: Set[str] = frozenset(),
     *,
     is_leading: bool = True,
+    now: Callable[[], datetime] = lambda: NOW,
 ) -> ControllerSession:
     kube = KubeAdapters(cast(KubeClient, kube_client))
     kube.claims, kube.events = cast(Any, claims), cast(Any, FakeEvents())
@@ -108,7 +111,7 @@ def build_session(
         temporal=temporal.client,
         offerings=FakeOfferings(),
         instances=FakeInstances(),
-        now=lambda: NOW,
+        now=now,
         is_leading=lambda: is_leading,
     )
 
@@ -161,6 +164,30 @@ async def test_session_signals_workflows_and_plans(
         assert not (await decisions).blocked
         preview = await session.preview_disruption(DisruptionPreviewRequest(cluster="demo"))
         assert preview.nodes == 2
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await session.close()
+
+
+async def test_pod_is_signaled_again_as_soon_as_offerings_are_available(kube_client: StubKubeClient) -> None:
+    """Unchanged pods are signaled again after 10 seconds at the earliest."""
+    temporal, claims, clock = FakeTemporal(), FakeNodeClaims(), SimpleNamespace(now=NOW)
+    session = build_session(kube_client, temporal, claims, now=lambda: clock.now)
+    task = asyncio.create_task(session.run())
+
+    async def assert_signaled(times: int) -> None:
+        assert [one.signal for one in temporal.sent].count("pending_pods") == times
+
+    try:
+        await wait_until(lambda: assert_signaled(1), seconds=20, poll_interval=0.05)
+        everywhere = UnavailableOffering(
+            instance_type="*", zone="*", capacity_type="*", until=NOW + timedelta(seconds=0.5)
+        )
+        outcome = await session.plan(PlanRequest(plan_id="p", unavailable=(everywhere,)))
+        assert outcome.unschedulable == 1 and not claims.found
+        clock.now = everywhere.until
+        await wait_until(lambda: assert_signaled(2), seconds=5, poll_interval=0.05)
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

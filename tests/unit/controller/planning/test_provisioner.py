@@ -14,6 +14,7 @@ from tenure.controller.planning.catalog import FRESH_FOR, RETRY_AFTER
 from tenure.controller.planning.pod_groups import pod_group
 from tenure.controller.planning.pod_verdict_events import MIN_AGE, UNTRIED_LIMIT
 from tenure.model.errors import BadInput, Fault, Forbidden, NotFound, Throttled, TryLater
+from tenure.model.instance_types import UnavailableOffering
 from tenure.model.launch import FleetError, list_unavailable_offerings
 from tenure.model.plan import ReleasedPod
 from tests.support.controller.builders import Json, claim, node, node_class, pod, pod_of_scheduler, pool, stamp
@@ -374,3 +375,12 @@ async def test_zone_is_left_out_once_all_its_subnets_are_full(
     harness.add_pods(1)
     outcome = await harness.plan(unavailable=list_unavailable_offerings(errors, "default", harness.now))
     assert [draft.pool for draft in outcome.drafts] == [expected_pool]
+
+
+async def test_offerings_that_are_available_at_almost_the_same_time_count_together(harness: ProvisionerHarness) -> None:
+    offering = UnavailableOffering(instance_type="m.large", zone="a", capacity_type="*", until=harness.now)
+    ends = [harness.now + timedelta(seconds=seconds) for seconds in (-1, 10, 11, 12, 60)]
+    await harness.plan(unavailable=tuple(offering.model_copy(update={"until": until}) for until in ends))
+    planner = harness.planner_client
+    times = [planner.next_available_at(one) for one in (harness.now, ends[2], ends[3], ends[4])]
+    assert times == [ends[2], ends[3], ends[4], None]
