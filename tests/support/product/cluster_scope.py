@@ -20,7 +20,7 @@ from tenure.policy.lifecycle.verdict import describe_blocker
 from tenure.sandbox.fault_proxy import Fault as ApiFault
 from tenure.sandbox.nodes.fault_rules import InjectedFault, Match, Rule
 from tests.support.product.eventually import query_state, wait_until
-from tests.support.product.objects import OF_TEST, Object, deployment, node_claim, node_pool
+from tests.support.product.objects import OF_TEST, TWO_CPUS, Object, deployment, node_claim, node_pool
 from tests.support.product.shared_sandbox import FaultRule
 from workflows import ids
 
@@ -171,6 +171,8 @@ class ClusterScope:
         """The fault affects calls with this NodePool, or `value`, in a parameter Value or InstanceId. Returns the
         rule's id.
         """
+        types = self._pool.get("types", (TWO_CPUS,))
+        assert kind != "no-capacity" or TWO_CPUS not in types, f"{TWO_CPUS} would be unavailable to other tests"
         parameters = {"InstanceId": value} if value.startswith("i-") else {"Value": value or self.name}
         rule_id = self.product.aws.add_fault(kind, service="ec2", action=action, match=parameters, **rule)
         self._aws_rules.append(rule_id)

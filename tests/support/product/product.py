@@ -260,8 +260,8 @@ class InstalledProduct:
             pending = (await handle.describe()).raw_description.pending_activities
         except (RPCError, WorkflowQueryFailedError) as error:
             return [f"provisioning: {error}"]
-        launches = state.model_dump_json(include={"plan_id", "demand", "blocked_by", "drafts", "joining", "groups"})
-        return [f"provisioning: {launches}", *map(str, pending)]
+        fields = {"plan_id", "demand", "blocked_by", "drafts", "joining", "groups", "unavailable"}
+        return [f"provisioning: {state.model_dump_json(include=fields)}", *map(str, pending)]
 
     async def watch_host(self) -> str:
         """The identity of the only watch host."""
