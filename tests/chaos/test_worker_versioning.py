@@ -4,11 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 from temporalio import activity, workflow
 from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionRequest
+from temporalio.client import WorkflowHandle
 from temporalio.common import RawValue
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
@@ -16,6 +19,7 @@ from tenure.controller.temporal.promotion import Promotion, PromotionFailed, Pro
 from tenure.controller.temporal.worker_versioning import Builds, deployment_config, read_builds
 from tenure.kube.client.resources import NODE_CLAIMS
 from tenure.sandbox.processes import PartFailed
+from tests.support import newer_build
 from tests.support.product.cluster_scope import ClusterScope, object_names
 from tests.support.product.drains import annotate_do_not_disrupt
 from tests.support.product.eventually import wait_until
@@ -25,6 +29,7 @@ from workflows import ids
 from workflows.runner import CanaryWorkflow
 
 OLD, NEW = "0.1.0", "0.2.0"
+NEWER_RELEASE, NEW_FIELD = str(Path(newer_build.__file__).parent), "fieldOfNewerRelease"
 CHECKS_SECONDS = 15
 """Longer than the interval at which a worker checks the current build."""
 
@@ -105,6 +110,48 @@ async def read(product: DedicatedProduct) -> Builds:
 async def assert_waits_for_promotion(product: DedicatedProduct, worker: WorkerUnderTest) -> None:
     response = await product.probe_response(worker)
     assert "waits for its promotion" in response, response
+
+
+@pytest.mark.row("005-f")
+async def test_rollback_continues_with_the_state_of_a_newer_release(versioned_product: DedicatedProduct) -> None:
+    """The newer release launches a node and starts a drain. All objects that it writes to Temporal have a new field."""
+    product = versioned_product
+    old = product.worker
+    async with product.scope("newer", after="Never") as scope:
+        new = product.add_worker(TEMPORAL_WORKER_BUILD_ID=NEW, PYTHONPATH=NEWER_RELEASE)
+        rollout = asyncio.create_task(new.start())
+        await wait_until(lambda: assert_waits_for_promotion(product, new))
+        assert await product.run_cli("build", "promote", "--build", NEW, "--ramp-duration", "0s") == (
+            0,
+            {"message": f"Build {NEW} is current.", "build": NEW},
+        )
+        await rollout
+        assert await old.stop_gracefully() == 0
+        await scope.run_pods(1)
+        deleting = await delete_protected_node(product, scope)
+        rolled_back = product.add_worker(TEMPORAL_WORKER_BUILD_ID=OLD)
+        rollback = asyncio.create_task(rolled_back.start())
+        await wait_until(lambda: assert_has_workers(product, OLD))
+        assert await product.run_cli("build", "rollback") == (
+            0,
+            {"message": f"Build {OLD} is current.", "build": OLD},
+        )
+        await rollback
+        assert await new.stop_gracefully() == 0
+        provisioning = product.temporal.get_workflow_handle(ids.provisioning(product.own_sandbox.plan.cluster_name))
+        for handle in (await scope.workflow_handle(deleting), provisioning):
+            await assert_has_new_field(handle)
+        await annotate_do_not_disrupt(scope, "false")
+        await wait_until(lambda: scope.assert_nodeclaims_deleted([deleting]))
+        await wait_until(lambda: scope.assert_pods_running(1))
+        await scope.wait_until_nodes_launched(2)
+        assert await product.failed_workflows() == []
+
+
+async def assert_has_new_field(handle: WorkflowHandle[Any, Any]) -> None:
+    """The workflow's history has objects of the newer release."""
+    history = await handle.fetch_history()
+    assert any(NEW_FIELD.encode() in event.SerializeToString() for event in history.events), handle.id
 
 
 @workflow.defn(dynamic=True)
