@@ -5,13 +5,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
 from temporalio import activity, workflow
 from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionRequest
-from temporalio.client import WorkflowHandle
 from temporalio.common import RawValue
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
@@ -138,9 +136,9 @@ async def test_rollback_continues_with_the_state_of_a_newer_release(versioned_pr
         )
         await rollback
         assert await new.stop_gracefully() == 0
-        provisioning = product.temporal.get_workflow_handle(ids.provisioning(product.own_sandbox.plan.cluster_name))
-        for handle in (await scope.workflow_handle(deleting), provisioning):
-            await assert_has_new_field(handle)
+        cluster = product.own_sandbox.plan.cluster_name
+        for workflow_id in ((await scope.workflow_handle(deleting)).id, ids.provisioning(cluster)):
+            await assert_has_new_field(product, workflow_id)
         await annotate_do_not_disrupt(scope, "false")
         await wait_until(lambda: scope.assert_nodeclaims_deleted([deleting]))
         await wait_until(lambda: scope.assert_pods_running(1))
@@ -148,10 +146,12 @@ async def test_rollback_continues_with_the_state_of_a_newer_release(versioned_pr
         assert await product.failed_workflows() == []
 
 
-async def assert_has_new_field(handle: WorkflowHandle[Any, Any]) -> None:
-    """The workflow's history has objects of the newer release."""
-    history = await handle.fetch_history()
-    assert any(NEW_FIELD.encode() in event.SerializeToString() for event in history.events), handle.id
+async def assert_has_new_field(product: DedicatedProduct, workflow_id: str) -> None:
+    """The history of one of the workflow's runs has objects of the newer release."""
+    runs = [one async for one in product.temporal.list_workflows(f"WorkflowId = '{workflow_id}'")]
+    handles = [product.temporal.get_workflow_handle(one.id, run_id=one.run_id) for one in runs]
+    events = [event for handle in handles for event in (await handle.fetch_history()).events]
+    assert any(NEW_FIELD.encode() in event.SerializeToString() for event in events), workflow_id
 
 
 @workflow.defn(dynamic=True)
