@@ -138,6 +138,8 @@ class ControllerSession:
             synced = group.create_task(self.cluster.wait_until_synced(), name="watch-synced")
             group.create_task(self._sync_planner(synced), name="watch-planner")
             group.create_task(self._run_once_synced(self._disruption.run), name="watch-disruption")
+            limited_capacity = self.provisioning.planner_client.limited_capacity
+            group.create_task(limited_capacity.run(), name="watch-limited-capacity")
 
     async def close(self) -> None:
         """After `run`. Plans and passes that still run record metrics until they are cancelled here."""

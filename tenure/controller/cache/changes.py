@@ -133,6 +133,11 @@ class CapacityLacking:
 
 
 @dataclass(frozen=True, slots=True)
+class OfferingsAvailable:
+    """Offerings may be available or cheaper than for the last plan, for example after a zonal shift."""
+
+
+@dataclass(frozen=True, slots=True)
 class ChangeBatch:
     """A burst of changes. Subscribers receive it in the order of subscription; later ones see additions that earlier
     ones made to `changes`."""
@@ -150,6 +155,7 @@ CacheEvent = (
     | PodDeleted
     | NodeClaimDeleted
     | CapacityLacking
+    | OfferingsAvailable
     | ChangeBatch
 )
 

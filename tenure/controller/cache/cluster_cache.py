@@ -19,6 +19,7 @@ from tenure.controller.cache.changes import (
     ChangeDispatcher,
     ChangeSet,
     NodeClaimDeleted,
+    OfferingsAvailable,
     PendingPodChanged,
     PodBound,
     PodDeleted,
@@ -361,8 +362,8 @@ class ClusterCache(ClusterStore):
         if old is None or old.consolidation != view.consolidation:
             self._changes.nodeclaims |= self._nodeclaims_by_nodepool.get(name, set())
         if old is None or old.fact != view.fact:
-            self._changes.pods = True
             self.planner_changes.record("pool", name, view.fact)
+            self.publish(OfferingsAvailable())
 
     def _on_nodeclass(self, delta: Delta) -> None:
         name = delta.object["metadata"]["name"]
@@ -408,7 +409,8 @@ class ClusterCache(ClusterStore):
             return
         if plural in decoders.KINDS:
             kind, key, fact = decoders.decode_object(plural, delta)
-            self._changes.pods |= self._replace_fact(self._plain[kind], kind, key, fact) and kind == "overlay"
+            if self._replace_fact(self._plain[kind], kind, key, fact) and kind == "overlay":
+                self.publish(OfferingsAvailable())
             return
         if plural in _DEVICE_KINDS:
             self._devices.on_delta(plural, delta)

@@ -12,7 +12,7 @@ from activities.ports.core import Instances
 from tenure.apis.feature_gates import FeatureGate
 from tenure.apis.labels import INSTANCE_TYPE
 from tenure.controller.cache.availability import ActivePauses, early_eviction_holds
-from tenure.controller.cache.changes import ChangeBatch
+from tenure.controller.cache.changes import ChangeBatch, OfferingsAvailable
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.pod_verdicts import PodVerdicts
 from tenure.controller.consistency import ConsistencyChecker
@@ -31,7 +31,6 @@ from tenure.controller.watched_cluster import WatchedCluster
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.model.disruption.decision import Command, Decision
 from tenure.model.facts import PodFact
-from tenure.model.instance_types import Catalogue
 from tenure.model.operator_requests import CommandPreview, DisruptionPreviewRequest, DisruptionStatus
 from tenure.model.plan import PlannedNodeClaim
 
@@ -180,7 +179,8 @@ class VoluntaryDisruption:
             cache, signal_queue, settings.cluster, last_pass_seconds=lambda: self.controller.last_pass_seconds
         )
         self.previewer = DisruptionPreviewer(cache, cluster.pod_verdicts, self.controller, now)
-        catalogue.subscribe(self._on_catalogue)
+        catalogue.subscribe(lambda _: self.drift_detector.schedule_full_pass())
+        cache.subscribe(OfferingsAvailable, lambda _: self._trigger.trigger())
 
     def on_changes(self, batch: ChangeBatch) -> None:
         self.drift_detector.observe(batch.changes)
@@ -203,10 +203,6 @@ class VoluntaryDisruption:
 
     def close(self) -> None:
         self._metrics.close()
-
-    def _on_catalogue(self, _: Catalogue) -> None:
-        self.drift_detector.schedule_full_pass()
-        self._trigger.trigger()
 
     def _on_passed(self, disruption_pass: DisruptionPass, decision: Decision) -> None:
         self._verdict_reporter.update(decision)

@@ -1,5 +1,6 @@
-"""Instance types for the planner, sent only when they changed; zones without free addresses or with a zonal shift."""
+"""Instance types for the planner, sent only when they changed; unavailable zones, and counts of reservations."""
 
+import asyncio
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -10,10 +11,11 @@ import structlog
 from activities.ports.core import Events, Offerings, publish_event_on
 from tenure.apis import labels
 from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.controller.cache.changes import OfferingsAvailable
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.signals.digests import short_hash
 from tenure.model.errors import Fault
-from tenure.model.instance_types import Catalogue, InstanceType, UnavailableOffering
+from tenure.model.instance_types import Catalogue, InstanceType, ReservationHeadroom, UnavailableOffering
 
 log = structlog.get_logger(__name__)
 
@@ -98,6 +100,7 @@ class CatalogueFeed:
         if before != (self._digest, self._fetched_shapes):
             for handler in self._subscribers:
                 handler(self.catalogue)
+            self._cache.publish(OfferingsAvailable())
 
 
 def _is_not_ready(node_class: EC2NodeClass) -> bool:
@@ -167,3 +170,42 @@ class ZonalShifts:
             for zone in sorted(zones):
                 for view in self._cache.nodepools.values():
                     await publish_event_on(self._events, "NodePool", view.fact, reason, f"Zone {zone} {text}")
+
+
+CHECK_SECONDS: Final = 10.0
+"""Between reads of limited capacity. Caches limit the calls of AWS: one a minute, and two for zonal shifts."""
+
+
+class LimitedCapacity:
+    """Zonal shifts, and free instances of capacity reservations. AWS does not announce when these change."""
+
+    def __init__(self, cache: ClusterCache, offerings: Offerings, events: Events, now: Callable[[], datetime]) -> None:
+        self._cache, self._offerings, self._now = cache, offerings, now
+        self._shifts = ZonalShifts(cache, offerings, events)
+        self._exhausted: frozenset[str] = frozenset()
+        """Zones with a zonal shift, and reservations without free instances."""
+
+    async def read(self) -> tuple[tuple[UnavailableOffering, ...], Mapping[str, ReservationHeadroom]]:
+        """The offerings in zones with a zonal shift, and EC2's counts of reservations. Published when they free
+        capacity, whoever reads first."""
+        node_classes = list(self._cache.nodeclasses.values())
+        shifted = await self._shifts.unavailable_offerings(self._now())
+        reservations = await self._offerings.reservation_capacities(node_classes)
+        selected = {one.id for node_class in node_classes for one in node_class.status.capacity_reservations}
+        free = {name for name, headroom in reservations.items() if headroom.available > 0}
+        exhausted = frozenset(one.zone for one in shifted) | (selected - free)
+        released, self._exhausted = self._exhausted - exhausted, exhausted
+        if released:
+            log.info("capacity became available", zones_and_reservations=sorted(released))
+            self._cache.publish(OfferingsAvailable())
+        return shifted, reservations
+
+    async def run(self) -> None:
+        """Runs until cancelled. Nothing is read unless the last pass found a zonal shift or a full reservation."""
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            if self._exhausted:
+                try:
+                    await self.read()
+                except Exception:
+                    log.exception("limited capacity not read")

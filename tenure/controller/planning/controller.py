@@ -12,7 +12,7 @@ from temporalio.common import MetricMeter
 from activities.ports.core import Offerings
 from activities.ports.interruption import InterruptedNode
 from tenure.clock import CLOCK
-from tenure.controller.cache.changes import ChangeBatch, ChangeSet
+from tenure.controller.cache.changes import ChangeBatch, ChangeSet, OfferingsAvailable
 from tenure.controller.disruption.status import OverlayStatusWriter
 from tenure.controller.interruption.notifier import InterruptedCapacity
 from tenure.controller.planning.discovered_capacity import DiscoveredCapacityNotifier
@@ -105,6 +105,7 @@ class ProvisioningController:
         self._discovered_capacity_notifier = DiscoveredCapacityNotifier(
             settings.cluster, self.planner_client.capacity_discovery, signal_queue
         )
+        self._cache.subscribe(OfferingsAvailable, self._on_offerings_available)
 
     def on_changes(self, batch: ChangeBatch) -> None:
         changes, known, now = batch.changes, batch.known, batch.now
@@ -146,6 +147,12 @@ class ProvisioningController:
             self._cache.requeue_nodeclaim(name)
         self._cache.requeue_pods()
         return outcome
+
+    def _on_offerings_available(self, _: OfferingsAvailable) -> None:
+        """Pods that no plan has seen yet are signaled anyway."""
+        if self.provisioner.passes:
+            self._trigger.renotify_all()
+        self._cache.requeue_pods()
 
     def _record_pending_pods(self, outcome: PlanOutcome, began: datetime) -> None:
         """Record the root of the plan's trace. A blocked pass is repeated with the same ID."""

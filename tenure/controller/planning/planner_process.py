@@ -22,7 +22,7 @@ import structlog
 from activities.ports.core import Events, Offerings
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.disruption.status import OverlayStatusWriter
-from tenure.controller.planning.catalog import CatalogueFeed, ZonalShifts, find_full_zones
+from tenure.controller.planning.catalog import CatalogueFeed, LimitedCapacity, find_full_zones
 from tenure.controller.planning.discovered_capacity import CapacityDiscovery
 from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.disruption.decision import Decision, DisruptionRequest
@@ -188,8 +188,8 @@ class PlannerClient:
     ) -> None:
         """`interrupted_offerings`: those that AWS recently reclaimed, which Provisioning may not know yet."""
         self._is_leading = is_leading
-        self._cache, self._offerings, self._settings = cache, offerings, settings
-        self._shifts = ZonalShifts(cache, offerings, events)
+        self._cache, self._settings = cache, settings
+        self.limited_capacity = LimitedCapacity(cache, offerings, events, now)
         self.catalogue = CatalogueFeed(cache, offerings, now)
         self.capacity_discovery = CapacityDiscovery(cache)
         self._overlay_status, self._interrupted_offerings = overlay_status, interrupted_offerings
@@ -225,14 +225,13 @@ class PlannerClient:
 
     async def read_planning_inputs(self, now: datetime) -> PlanningInputs:
         unavailable = tuple(one for one in self.unavailable_offerings if now < one.until)
-        node_classes = list(self._cache.nodeclasses.values())
-        reservations = await self._offerings.reservation_capacities(node_classes)
+        shifted, reservations = await self.limited_capacity.read()
         return PlanningInputs(
             (
                 *unavailable,
-                *find_full_zones(unavailable, node_classes),
+                *find_full_zones(unavailable, self._cache.nodeclasses.values()),
                 *self._interrupted_offerings(now),
-                *await self._shifts.unavailable_offerings(now),
+                *shifted,
             ),
             reservations,
         )

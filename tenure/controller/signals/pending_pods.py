@@ -211,6 +211,10 @@ class ProvisioningTrigger:
         if known and (changes.pods or released or any(one <= now for one in self.wake_times)):
             self._notify_if_due(now)
 
+    def renotify_all(self) -> None:
+        """Signal all pods again with the next changes: offerings may be available for them."""
+        self._batcher.renotify_all()
+
     def _release_limits(self, changed: Iterable[str]) -> bool:
         """Whether a launch or a deletion leaves more of a NodePool's limits, so that pending pods may fit."""
         released = False

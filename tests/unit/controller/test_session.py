@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Set
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from datetime import datetime, timedelta
 from itertools import chain
@@ -11,10 +11,12 @@ from typing import Any, cast
 
 import pytest
 
+from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.feature_gates import FeatureGate
 from tenure.controller import session as session_module
 from tenure.controller.cache.changes import CacheChanged
 from tenure.controller.drift import DriftDetector
+from tenure.controller.planning import catalog
 from tenure.controller.planning.provisioner import Provisioner
 from tenure.controller.session import GATHER_SECONDS, MAX_PLAN_WAIT_SECONDS, ControllerSession
 from tenure.controller.settings import ControllerSettings
@@ -27,7 +29,7 @@ from tenure.kube.client.resources import PODS
 from tenure.metrics import METRICS
 from tenure.model.disruption.commands import DisruptionDecisionRequest
 from tenure.model.errors import Fault, Forbidden, NotFound, TryLater
-from tenure.model.instance_types import UnavailableOffering
+from tenure.model.instance_types import ReservationHeadroom, UnavailableOffering
 from tenure.model.operator_requests import DisruptionPreviewRequest
 from tenure.model.plan import PlanRequest
 from tenure.tracing.recorder import TRACES
@@ -41,6 +43,11 @@ from tests.unit.controller.fake_temporal import FakeTemporal
 from tests.unit.controller.planning.provisioner_harness import FakeOfferings
 
 CONTAINERS = [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]
+
+OVERLAY: Json = {
+    "metadata": {"name": "huge-pages", "uid": "uid-huge-pages", "generation": 1},
+    "spec": {"requirements": [], "capacity": {"hugepages-2Mi": "1Gi"}},
+}
 
 
 class StubKubeClient:
@@ -102,6 +109,7 @@ def build_session(
     *,
     is_leading: bool = True,
     now: Callable[[], datetime] = lambda: NOW,
+    offerings: FakeOfferings | None = None,
 ) -> ControllerSession:
     kube = KubeAdapters(cast(KubeClient, kube_client))
     kube.claims, kube.events = cast(Any, claims), cast(Any, FakeEvents())
@@ -109,7 +117,7 @@ def build_session(
         settings=ControllerSettings(cluster="demo", gates=frozenset(gates)),
         kube=kube,
         temporal=temporal.client,
-        offerings=FakeOfferings(),
+        offerings=offerings or FakeOfferings(),
         instances=FakeInstances(),
         now=now,
         is_leading=lambda: is_leading,
@@ -188,6 +196,73 @@ async def test_pod_is_signaled_again_as_soon_as_offerings_are_available(kube_cli
         assert outcome.unschedulable == 1 and not claims.found
         clock.now = everywhere.until
         await wait_until(lambda: assert_signaled(2), seconds=5, poll_interval=0.05)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await session.close()
+
+
+class LimitedOfferings(FakeOfferings):
+    def __init__(self) -> None:
+        super().__init__()
+        self.zones, self.free, self.reads = frozenset[str](), 0, 0
+
+    async def fetch_shifted_zones(self) -> frozenset[str]:
+        self.reads += 1
+        return self.zones
+
+    async def reservation_capacities(self, node_classes: Sequence[EC2NodeClass]) -> Mapping[str, ReservationHeadroom]:
+        return {"cr-1": ReservationHeadroom(available=self.free, at=NOW)}
+
+
+@pytest.mark.parametrize("cause", ["zonal shift", "reservation", "instance type", "NodePool", "NodeOverlay"])
+async def test_pods_and_disruption_notice_available_offerings(monkeypatch: pytest.MonkeyPatch, cause: str) -> None:
+    """The clock advances by less than any other delay."""
+    monkeypatch.setattr(catalog, "CHECK_SECONDS", 0.02)
+    monkeypatch.setattr(catalog, "FRESH_FOR", timedelta(0))
+    monkeypatch.setattr(session_module, "_SYNC_EVERY", 0.05)
+    nodeclass, offerings, temporal, clock = node_class(), LimitedOfferings(), FakeTemporal(), SimpleNamespace(now=NOW)
+    nodeclass["status"]["subnets"] = [{"id": "subnet-1", "zone": "a", "zoneID": "usw2-az1"}]
+    if cause == "zonal shift":
+        offerings.zones = frozenset({"usw2-az1"})
+    elif cause == "reservation":
+        reservation = {"id": "cr-1", "instanceType": "m5.large", "availabilityZone": "a"}
+        nodeclass["status"]["capacityReservations"] = [reservation]
+    waiting = pod("waits", containers=CONTAINERS)
+    kube_client = StubKubeClient(nodepools=[pool()], ec2nodeclasses=[nodeclass], pods=[waiting])
+    session = build_session(kube_client, temporal, FakeNodeClaims(), now=lambda: clock.now, offerings=offerings)
+    task = asyncio.create_task(session.run())
+
+    def count_signals() -> int:
+        return [one.signal for one in temporal.sent].count("pending_pods")
+
+    async def assert_both_noticed(signals: int, disruption_changes: int) -> None:
+        """`DisruptionTrigger` signals changes at most once a second."""
+        assert count_signals() > signals
+        assert session.cluster.cache.planner_changes.disruption_changes > disruption_changes
+
+    try:
+        await wait_until(lambda: assert_both_noticed(0, 0), seconds=20, poll_interval=0.02)
+        everywhere = UnavailableOffering(
+            instance_type="*", zone="*", capacity_type="*", until=NOW + timedelta(minutes=3)
+        )
+        outcome = await session.plan(PlanRequest(plan_id="p", unavailable=(everywhere,)))
+        assert outcome.unschedulable == 1
+        await asyncio.sleep(0.15)
+        reads, before = offerings.reads, (count_signals(), session.cluster.cache.planner_changes.disruption_changes)
+        await asyncio.sleep(0.1)
+        assert (offerings.reads > reads) == (cause in ("zonal shift", "reservation"))
+        assert count_signals() == before[0]
+        clock.now += timedelta(seconds=0.5)
+        if cause == "instance type":
+            offerings.kinds = [*offerings.kinds, offerings.kinds[0].model_copy(update={"name": "m9.large"})]
+        elif cause == "NodePool":
+            session.cluster.on_deltas("nodepools", [Delta(pool(weight=5))])
+        elif cause == "NodeOverlay":
+            session.cluster.on_deltas("nodeoverlays", [Delta(OVERLAY)])
+        else:
+            offerings.zones, offerings.free = frozenset(), 1
+        await wait_until(lambda: assert_both_noticed(*before), seconds=5, poll_interval=0.02)
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
