@@ -138,7 +138,7 @@ class Reservations:
         self._cache: TTLCache[Hashable, Sequence[FoundReservation]] = TTLCache(MAX_ENTRIES, FRESH_SECONDS)
         self.counts = ReservationCounts(clock)
         self._known: dict[str, FoundReservation] = {}
-        """EC2's last description of each reservation, by ID."""
+        """EC2's last description of each reservation that has a count, by ID."""
 
     async def resolve(self, node_class: EC2NodeClass) -> Sequence[ResolvedCapacityReservation]:
         """Current reservations, sorted by ID; none if the gate is disabled."""
@@ -220,8 +220,9 @@ class Reservations:
             **request,
             **paging,
         )
-        self._known |= {one.resolved.id: one for one in found}
         self.counts.record_counts({one.resolved.id: one.available for one in found}, requested_at)
+        known = self._known | {one.resolved.id: one for one in found}
+        self._known = {key: one for key, one in known.items() if self.counts.last_reported(key) is not None}
         return found
 
 

@@ -1,12 +1,16 @@
 """Remaining instances of a reservation between two EC2 counts."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any, cast
 
 import pytest
 
 from tenure.apis.ec2nodeclass import ResolvedCapacityReservation
-from tenure.aws.instancetype.capacity_reservations import FoundReservation, ReservationCounts
+from tenure.aws.client.client import AwsClients
+from tenure.aws.instancetype.capacity_reservations import FoundReservation, ReservationCounts, Reservations
+from tenure.aws.settings import AwsSettings
 from tenure.model.launch import FleetError, FleetInstance, FleetResult
+from tests.unit.aws.fakes import FakeClients
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -92,6 +96,18 @@ def test_unknown_reservation_has_no_capacity(counts: ReservationCounts) -> None:
 def test_count_expires_after_a_day(counts: ReservationCounts, clock: Clock) -> None:
     clock.now += timedelta(hours=25)
     assert counts.remaining("cr-1") == 0
+
+
+async def test_reservation_is_forgotten_with_its_count(clock: Clock) -> None:
+    responses: dict[str, list[Any]] = {}
+    clients = cast(AwsClients, FakeClients(responses))
+    settings = AwsSettings(cluster_name="demo", region="us-west-2", feature_gates={"ReservedCapacity": True})
+    reservations = Reservations(clients, settings, clock=clock)
+    for name in ("cr-1", "cr-2", "cr-3"):
+        responses["describe_capacity_reservations"] = [{"CapacityReservationId": name, "State": "active"}]
+        await reservations.find_ending({name})
+        clock.now += timedelta(hours=13)
+    assert set(reservations._known) == {"cr-2", "cr-3"}
 
 
 def reservation(
