@@ -5,12 +5,12 @@ A missing parameter is a valid result. While a parameter cannot be read, its las
 
 import asyncio
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from typing import Final
+from weakref import WeakValueDictionary
 
 import structlog
-from cachetools import TTLCache
+from cachetools import LRUCache, TTLCache
 
 from tenure.aws.client.cache import MAX_ENTRIES, get_or_load
 from tenure.aws.client.client import AwsClients
@@ -34,8 +34,8 @@ class Parameters:
         self._custom: TTLCache[str, str] = TTLCache(MAX_ENTRIES, _CUSTOM_SECONDS, timer=clock)
         self._missing: TTLCache[str, bool] = TTLCache(MAX_ENTRIES, _MISSING_SECONDS, timer=clock)
         self._invalidated: TTLCache[str, bool] = TTLCache(MAX_ENTRIES, _INVALIDATION_SECONDS, timer=clock)
-        self._last: dict[str, str] = {}
-        self._read_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._last: LRUCache[str, str] = LRUCache(MAX_ENTRIES)
+        self._read_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def get_published(self, path: str) -> str:
         """Value of one of AWS's parameters, cached for a day. Empty if the parameter does not exist."""
@@ -57,7 +57,7 @@ class Parameters:
         return True
 
     async def _get_value(self, name: str, cache: TTLCache[str, str]) -> str:
-        async with self._read_locks[name]:
+        async with self._read_locks.setdefault(name, asyncio.Lock()):
             if self._missing.get(name):
                 return ""
             try:

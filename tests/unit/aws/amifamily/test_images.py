@@ -1,10 +1,12 @@
 """AMIs by alias and by selector term: requests, caching, missing variants, and which image is selected."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from tenure.aws.amifamily import ssm
 from tenure.aws.amifamily.families import AliasError, parameters_of
+from tenure.aws.client.client import AwsClients
 from tenure.model.errors import BadInput, Fault, Forbidden, Throttled, TryLater
 from tests.unit.aws.amifamily.image_cloud import (
     ARM,
@@ -54,6 +56,16 @@ async def test_ssm_fault_without_cache_is_raised(fault: Fault) -> None:
     cloud.faults[NVIDIA] = fault
     with pytest.raises(type(fault)):
         await resolve_images(build_images(cloud), LATEST)
+
+
+async def test_parameters_that_no_nodeclass_names_any_more_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ssm, "MAX_ENTRIES", 2)
+    cloud = Cloud()
+    parameters = ssm.Parameters(cast(AwsClients, cloud), clock=lambda: cloud.now)
+    for name in ("/a", "/b", "/c"):
+        cloud.parameters[name] = cloud.image("ami-a")
+        assert await parameters.get_custom(name) == "ami-a"
+    assert set(parameters._last) == {"/b", "/c"} and not parameters._read_locks
 
 
 async def test_latest_parameter_is_cached_for_a_day() -> None:
