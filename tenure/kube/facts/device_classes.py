@@ -1,5 +1,6 @@
 """Extended resources that DeviceClasses provide by Dynamic Resource Allocation, which Tenure does not plan."""
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
@@ -7,6 +8,11 @@ from tenure.model.facts import DaemonSetFact, PodFact
 
 _PREFIX: Final = "deviceclass.resource.kubernetes.io/"
 """Every DeviceClass provides a resource with this prefix and its name."""
+_REASON: Final = (
+    "spec.containers[].resources.requests[{}]: DeviceClass {} provides this resource by Dynamic Resource Allocation, "
+    "which is not supported"
+)
+_ANY_REASON: Final = re.compile(re.escape(_REASON).replace(re.escape("{}"), r"\S+"))
 
 
 def extended_resource_of(device_class: Mapping[str, Any]) -> str:
@@ -25,8 +31,6 @@ class DeviceClasses:
     def __init__(self) -> None:
         self._resources: dict[str, str] = {}
         """The extended resource of each DeviceClass that names one."""
-        self._reasons: set[str] = set()
-        """All that `check_pod` has set."""
 
     def update(self, device_class: Mapping[str, Any], *, is_deleted: bool = False) -> set[str]:
         """The extended resources that the change concerns."""
@@ -46,11 +50,9 @@ class DeviceClasses:
 
         Another reason for which it is unplannable stays.
         """
-        if pod.unplannable and pod.unplannable not in self._reasons:
+        if pod.unplannable and not _ANY_REASON.fullmatch(pod.unplannable):
             return pod
         reason = self._reason_of(pod)
-        if reason:
-            self._reasons.add(reason)
         return pod if reason == pod.unplannable else pod.model_copy(update={"unplannable": reason})
 
     def check_daemonset(self, daemonset: DaemonSetFact) -> DaemonSetFact:
@@ -68,8 +70,5 @@ class DeviceClasses:
     def _reason_of(self, pod: PodFact) -> str:
         for name, resource in sorted(self._resources.items()):
             if pod.requests.get(resource):
-                return (
-                    f"spec.containers[].resources.requests[{resource}]: DeviceClass {name} provides this resource by "
-                    "Dynamic Resource Allocation, which is not supported"
-                )
+                return _REASON.format(resource, name)
         return ""

@@ -1,5 +1,6 @@
 """Objects that change or exclude pods: LimitRanges, RuntimeClasses and DeviceClasses in the cluster cache."""
 
+import pickle
 from datetime import UTC, datetime
 from typing import Any
 
@@ -118,6 +119,17 @@ def test_another_reason_with_the_same_end_stays() -> None:
     created = datetime(2026, 1, 1, tzinfo=UTC)
     other = PodFact(uid="u", namespace="n", name="p", created=created, requests={}, unplannable=f"x: {end}")
     assert DeviceClasses().check_pod(other) == other
+
+
+def test_deleted_device_class_is_forgotten() -> None:
+    """Its pods are plannable again."""
+    classes, created = DeviceClasses(), datetime(2026, 1, 1, tzinfo=UTC)
+    one = PodFact(uid="u", namespace="n", name="p", created=created, requests={"example.com/gpu": 1})
+    classes.update(GPU)
+    unplannable = classes.check_pod(one)
+    classes.update(GPU, is_deleted=True)
+    assert unplannable.unplannable == GPU_REASON and classes.check_pod(unplannable) == one
+    assert pickle.dumps(classes) == pickle.dumps(DeviceClasses())
 
 
 def test_daemonset_counts_without_a_resource_of_a_device_class(harness: CacheHarness) -> None:
