@@ -10,11 +10,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import structlog
+from cachetools import TTLCache
 
 from tenure.apis.ec2nodeclass import EC2NodeClass, ResolvedCapacityReservation
 from tenure.aws.amifamily.families import family_of
 from tenure.aws.amifamily.image_disks import DisksByImage
 from tenure.aws.amifamily.images import ImageDiskReader
+from tenure.aws.client.cache import MAX_ENTRIES
 from tenure.aws.client.client import AwsClients
 from tenure.aws.instancetype.capacity_reservations import Reservations
 from tenure.aws.instancetype.gpu_sharing import shares_gpus
@@ -62,11 +64,15 @@ def key_of(
     return json.dumps(parts, sort_keys=True)
 
 
-class TypeCache:
-    """Resolved types by UID of the class. Classes with an equal key share an entry."""
+_UNUSED_SECONDS: Final = 24 * 3600.0
 
-    def __init__(self) -> None:
-        self._by_class: dict[str, tuple[str, ResolvedTypes]] = {}
+
+class TypeCache:
+    """Resolved types by UID of the class. Classes with an equal key share an entry. Types that were not used for a day
+    are forgotten: a process that only launches does not know which classes are gone."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._by_class: TTLCache[str, tuple[str, ResolvedTypes]] = TTLCache(MAX_ENTRIES, _UNUSED_SECONDS, timer=clock)
 
     def get(self, uid: str, key: str) -> ResolvedTypes | None:
         types = next((types for known, types in self._by_class.values() if known == key), None)
@@ -78,7 +84,8 @@ class TypeCache:
         self._by_class[uid] = key, types
 
     def retain_only(self, uids: Collection[str]) -> None:
-        self._by_class = {uid: cached for uid, cached in self._by_class.items() if uid in uids}
+        for uid in self._by_class.keys() - uids:
+            self._by_class.pop(uid, None)
 
 
 _log = structlog.get_logger(__name__)

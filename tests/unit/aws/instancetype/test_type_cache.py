@@ -10,6 +10,7 @@ from tenure.aws.instancetype.provider import TypeCache, key_of
 from tenure.aws.instancetype.resolver import ResolvedTypes
 from tenure.aws.nodeclass.placement_groups import PlacementGroup
 from tests.support.aws.builders import build_nodeclass, resolved_status
+from tests.unit.aws.fakes import FakeClock
 
 RELEVANT: list[dict[str, Any]] = [
     {"kubelet": {"maxPods": 10}},
@@ -85,6 +86,17 @@ def test_images_and_their_order_change_key() -> None:
 def test_region_and_placement_group_change_key() -> None:
     group = PlacementGroup(id="pg-1", strategy="cluster")
     assert len({key(plain()), key(plain(), epoch=2), key(plain(), group=group)}) == 3
+
+
+def test_types_are_kept_while_they_are_used() -> None:
+    clock, types = FakeClock(), ResolvedTypes(())
+    cache = TypeCache(clock)
+    cache.put("deleted", "old", types)
+    cache.put("used", "key", types)
+    for _ in range(3):
+        clock.now += 10 * 3600
+        assert cache.get("used", "key") is types
+    assert cache.get("used", "old") is None and set(cache._by_class) == {"used"}
 
 
 def test_equal_nodeclasses_share_types_until_last_one_is_removed() -> None:
