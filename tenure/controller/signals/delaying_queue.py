@@ -2,6 +2,10 @@
 
 import heapq
 from datetime import datetime
+from typing import Final
+
+_MIN_STALE: Final = 100
+"""Outdated times that are kept without regard to the number of keys."""
 
 
 class DelayingQueue:
@@ -16,6 +20,13 @@ class DelayingQueue:
         elif self._times.get(key) != at:
             self._times[key] = at
             heapq.heappush(self._heap, (at, key))
+            self._drop_stale()
+
+    def _drop_stale(self) -> None:
+        """Rebuild the heap when most of its times are outdated, since the last of them may be days ahead."""
+        if len(self._heap) > 2 * len(self._times) + _MIN_STALE:
+            self._heap = [(at, key) for key, at in self._times.items()]
+            heapq.heapify(self._heap)
 
     def pop_due(self, now: datetime) -> list[str]:
         """Remove and return the keys that are due."""

@@ -19,3 +19,12 @@ def test_key_can_be_removed_or_scheduled_earlier() -> None:
     due.schedule("a", None)
     due.schedule("b", at(1))
     assert due.pop_due(at(10)) == ["b"] and due.next_due_at() is None
+
+
+def test_outdated_times_are_dropped() -> None:
+    due = DelayingQueue()
+    for number in range(1000):
+        due.schedule("a", at(10_000 + number))
+        due.schedule("b", at(20_000 - number))
+    assert len(due._heap) <= 104
+    assert due.pop_due(at(10_998)) == [] and due.pop_due(at(20_000)) == ["a", "b"]
