@@ -170,8 +170,6 @@ class ClusterFacts:
         self.starting_pods = StartingPods()
         self.virtual: dict[str, tuple[PodFact, ...]] = {}
         """By CapacityBuffer, its virtual pods."""
-        self.device_names: set[str] = set()
-        """Names of all amounts of DRA devices that a pod has needed."""
         self._bound: dict[str, dict[str, PodFact]] = {}
         self._by_provider: dict[str, set[str]] = {}
         self._identities: dict[str, tuple[NodeClaimFact, NodeIdentity]] = {}
@@ -242,8 +240,6 @@ class ClusterFacts:
             self.daemon_pods.update(known.owner_uid, uid, pod)
         if pod is None or pod.is_finished:
             return
-        if pod.devices:
-            self.device_names.update(name for name, _ in pod.devices)
         if pod.node_name:
             self._bound.setdefault(pod.node_name, {})[uid] = pod
         else:

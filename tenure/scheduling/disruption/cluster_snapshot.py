@@ -61,7 +61,8 @@ class ClusterSnapshot:
         self.pass_settings, self.get_shape = pass_settings, get_shape
         self.offers: list[Offer] = list(inputs.fork().offers)
         self.daemons = self.facts.daemons
-        self.available_resources = available = inputs.available_resources | self.facts.device_names
+        device_names = {name for pod in self.facts.pods.values() for name, _ in pod.devices}
+        self.available_resources = available = inputs.available_resources | device_names
         requests = (limit_requests(pod.demand, available) for pod in self.facts.pods.values())
         self.resources = sorted(available.union(*requests))
         self.free: Amounts = free_amounts(self.existing_nodes, self.resources).copy()

@@ -1,9 +1,11 @@
 """Amounts of DRA devices in plans: pods get them on existing nodes, and on new ones with device templates."""
 
+import pickle
 from typing import Any
 
 from tenure.apis.labels import REQUESTED_DRA_DRIVERS
 from tenure.model.instance_types import TypeDevices
+from tenure.scheduling.snapshot import Change, ClusterFacts
 from tests.unit.scheduling.builders import (
     COMMON,
     Cluster,
@@ -109,3 +111,10 @@ def test_devices_that_no_pod_requests_any_longer_leave_no_column() -> None:
     cluster.state.set_devices({})
     (reason,) = reasons(cluster.plan())
     assert GPU in reason
+
+
+def test_devices_of_deleted_pods_are_forgotten() -> None:
+    facts = ClusterFacts()
+    for fact in (pod("p", **needs(1)), None):
+        facts.apply(Change(kind="pod", key="p", fact=fact))
+    assert pickle.dumps(facts) == pickle.dumps(ClusterFacts())
