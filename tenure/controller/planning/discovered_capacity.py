@@ -91,10 +91,13 @@ class CapacityDiscovery:
         """Apply the values that the workflow stores. Values that it dropped are dropped here too, unless a NodeClass or
         a NodeClaim uses their image."""
         self._stored = stored
-        self._mismatched &= {one.uid for one in self._cache.nodeclaims.values()}
+        if self._mismatched:
+            self._mismatched &= {one.uid for one in self._cache.nodeclaims.values()}
         self._images = {name: one for name, one in self._images.items() if name in self._cache.nodeclasses}
-        live = {*self._in_use(), *(one.image_id for one in self._cache.nodeclaims.values())}
-        self.discovered = self.discovered.restrict_to_images(live | stored.images.keys()).merge(stored)
+        if not self.discovered.images.keys() <= stored.images.keys():
+            live = {*self._in_use(), *(one.image_id for one in self._cache.nodeclaims.values())}
+            self.discovered = self.discovered.restrict_to_images(live | stored.images.keys())
+        self.discovered = self.discovered.merge(stored)
 
     def unreported(self) -> ObservedCapacity:
         """Values that the workflow may lack, and the images in use."""

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -16,6 +16,7 @@ from tenure.controller.planning.discovered_capacity import (
 )
 from tenure.controller.signals.signaller import Signal, SignalQueue, Start
 from tenure.model.discovered_capacity import DiscoveredCapacity, ObservedCapacity
+from tenure.model.facts import NodeClaimFact
 from tenure.model.observations import ObservedDemand
 from tenure.model.workflow_states import ProvisioningState
 from tests.support.controller.builders import NOW, CacheHarness, Json, claim, node, node_class
@@ -178,6 +179,19 @@ def test_entry_dropped_by_the_workflow_is_kept_only_while_in_use(harness: CacheH
     harness.delete_objects("nodeclaims", *(nodeclaim_and_node(name)[0] for name in "ab"))
     discovery.apply_stored(DiscoveredCapacity())
     assert discovery.discovered.images.keys() == {STANDARD}
+
+
+class UnreadableNodeClaims(dict[str, NodeClaimFact]):
+    def values(self) -> NoReturn:
+        raise AssertionError("all NodeClaims are read")
+
+
+def test_nodeclaims_are_not_read_if_the_workflow_stores_all_images(harness: CacheHarness) -> None:
+    discovery = discover(harness, nodeclaim_and_node("a"), nodeclaim_and_node("b", image="ami-before"))
+    harness.cache.nodeclaims = UnreadableNodeClaims(harness.cache.nodeclaims)
+    stored = {**discovery.discovered.images, "ami-gone": {"t3.nano": 1}}
+    discovery.apply_stored(DiscoveredCapacity(images=stored))
+    assert discovery.discovered.images == stored
 
 
 def test_digest_covers_entries_and_images_in_use(harness: CacheHarness) -> None:
