@@ -1,10 +1,12 @@
 """Paths of voluntary disruption: completed and rolled-back commands, and the Cluster workflow that starts them."""
 
+from functools import partial
 from typing import Any
 
 from temporalio.client import WorkflowHandle
 
 from tenure.model.disruption.commands import (
+    ClosedCommands,
     ClusterChanged,
     DisruptionDecision,
     DisruptionState,
@@ -74,11 +76,11 @@ async def disruption_not_permitted(fake: WorkerHarness) -> Runs:
 
 
 async def cluster_computes_disruption(fake: WorkerHarness) -> Runs:
-    """One command completes, one fails, one is lost, and a pass fails in between."""
-    add_nodes(fake, "a", "b", "c")
+    """One command completes, one fails, two are lost, of which the watch reports one, and a pass fails in between."""
+    add_nodes(fake, "a", "b", "c", "d")
     await start_permit_granter(fake)
     fake.pods.add("node-b", "db", protected=True)
-    proposals = [make_proposal("a", replacements=0), make_proposal("b"), make_proposal("c")]
+    proposals = [make_proposal("a", replacements=0), *map(make_proposal, "bcd")]
     fake.disruption.results = [DisruptionDecision(proposals=tuple(proposals))]
     fake.disruption.faults["compute_disruption"] = [None, BadInput("planner")]
     async with fake.running_planner():
@@ -89,9 +91,12 @@ async def cluster_computes_disruption(fake: WorkerHarness) -> Runs:
             task_queue=fake.cluster,
         )
         await handle.signal(ClusterWorkflow.cluster_changed, ClusterChanged(number=1))
-        unanswered = _command_handle(fake, proposals[2])
-        await wait_until(lambda: is_in_step(unanswered, "Wait"))
-        await unanswered.terminate()
+        for one in proposals[2:]:
+            unanswered = _command_handle(fake, one)
+            await wait_until(partial(is_in_step, unanswered, "Wait"))
+            await unanswered.terminate()
+        closed = ClosedCommands(closed={proposals[3].id: await fake.now()})
+        await handle.signal(ClusterWorkflow.commands_closed, closed)
         for number in range(2, 6):
             await handle.signal(ClusterWorkflow.cluster_changed, ClusterChanged(number=number))
             await fake.sleep(seconds=60)
