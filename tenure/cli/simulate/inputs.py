@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from tenure.cli.exit_codes import UsageError
 from tenure.cli.simulate import workloads
 from tenure.cli.simulate.manifest_files import ManifestFiles, read_files
-from tenure.cli.simulate.manifests import Object, describe_object, parse_object, raising_usage_error
+from tenure.cli.simulate.manifests import Object, describe_object, parse_object, raising_usage_error, read_metadata
 from tenure.cli.simulate.pod_admission import ADMISSION_KINDS, EFFECTS, AdmissionObjects, check_pod
 from tenure.cli.simulate.workloads import StorageObjects
 from tenure.kube.client.resources import SERVICES
@@ -99,6 +99,7 @@ class SimulationInputs:
     def read_daemonset(self, raw: Mapping[str, Any]) -> DaemonSetFact | None:
         """None for a DaemonSet whose pods the API server rejects; the reason is noted. Raises ValueError."""
         template, where = raw["spec"]["template"], "spec.template.spec"
+        read_metadata(template, "spec.template.metadata")
         if missing := self.admission.missing_runtime_class(template["spec"], where):
             raise ValueError(missing)
         name, namespace = raw["metadata"]["name"], raw["metadata"]["namespace"]

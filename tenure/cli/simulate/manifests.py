@@ -86,11 +86,11 @@ def count_values(document: Any) -> int:
 def check_metadata(path: Path, objects: Sequence[Object]) -> None:
     """Requires names that are unique in the file."""
     for one in objects:
-        if not isinstance(one.get("metadata", {}), dict):
-            raise UsageError(f"{path}: {describe_object(one)}: metadata: {one['metadata']!r:.60} is not an object")
-        if not (one.get("metadata") or {}).get("name"):
+        with raising_usage_error(f"{path}: {describe_object(one)}"):
+            name = read_metadata(one, "metadata").get("name")
+        if not name:
             raise UsageError(f"{path}: {describe_object(one)}: metadata.name: missing, expected a name, e.g. web")
-        if not isinstance(name := one["metadata"]["name"], str):
+        if not isinstance(name, str):
             raise UsageError(f"{path}: {describe_object(one)}: metadata.name: {name!r:.60} is not a string")
         owners = one["metadata"].get("ownerReferences", [])
         if not isinstance(owners, list) or not all(isinstance(owner, dict) for owner in owners):
@@ -100,6 +100,17 @@ def check_metadata(path: Path, objects: Sequence[Object]) -> None:
     for (kind, _, name), times in named.items():
         if times > 1:
             raise UsageError(f"{path}: {kind} {name}: metadata.name occurs {times} times, expected unique names")
+
+
+def read_metadata(holder: Mapping[str, Any], field: str) -> dict[str, Any]:
+    """Empty if it is missing. Raises ValueError unless it, its labels and its annotations are objects."""
+    metadata: Any = holder.get("metadata", {})
+    if not isinstance(metadata, dict):
+        raise ValueError(f"{field}: {metadata!r:.60} is not an object, expected e.g. {{name: web}}")
+    for key in ("labels", "annotations"):
+        if not isinstance(found := metadata.get(key, {}), dict):
+            raise ValueError(f"{field}.{key}: {found!r:.60} is not an object, expected e.g. {{team: web}}")
+    return metadata
 
 
 def format_kinds(kinds: Counter[str]) -> str:

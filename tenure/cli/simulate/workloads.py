@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from tenure.apis.capacitybuffer import CapacityBuffer
-from tenure.cli.simulate.manifests import Object, describe_object, namespace_of, parse_object, raising_usage_error
+from tenure.cli.simulate.manifests import (
+    Object,
+    describe_object,
+    namespace_of,
+    parse_object,
+    raising_usage_error,
+    read_metadata,
+)
 from tenure.cli.simulate.pod_admission import AdmissionObjects
 from tenure.kube.facts.pods import virtual_pod_fact
 from tenure.kube.facts.volumes import csi_node_fact, storage_class_fact, volume_claim_fact, volume_fact
@@ -163,7 +170,7 @@ def _expand_replicas(path: Path, one: Object, admission: AdmissionObjects) -> It
         template = _require_object(spec, "template", f"{field}.template")
         pod = _require_object(template, "spec", f"{field}.template.spec")
         pod = admission.admit(pod, namespace_of(one), f"{field}.template.spec")
-        metadata = _require_object({"metadata": {}, **template}, "metadata", f"{field}.template.metadata")
+        metadata = read_metadata(template, f"{field}.template.metadata")
         claims = list(_claim_templates(spec)) if one["kind"] == "StatefulSet" else []
     namespace, name = namespace_of(one), one["metadata"]["name"]
     owner_uid = _owner_uid(one["kind"], namespace, name)

@@ -99,8 +99,11 @@ class CustomResource:
 
 
 def _check_annotations(found: Object) -> Iterator[Finding]:
-    annotations = found["metadata"].get("annotations") if isinstance(found.get("metadata"), dict) else None
-    size = sum(len(f"{key}{value}".encode()) for key, value in annotations.items()) if annotations else 0
+    metadata = found.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    if not isinstance(annotations, dict):
+        return  # The schema reports a wrong type.
+    size = sum(len(f"{key}{value}".encode()) for key, value in annotations.items())
     if size > _MAX_ANNOTATIONS:
         yield Finding(
             field="metadata.annotations",

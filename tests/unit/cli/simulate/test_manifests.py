@@ -275,6 +275,8 @@ def test_invalid_pod_is_rejected(files: Files, spec: Json, expected: str) -> Non
         ("kind: Pod\nspec: {containers: [{name: a}]}\n", "metadata.name: missing"),
         ("kind: Pod\nmetadata:\nspec: {containers: [{name: a}]}\n", "metadata.name: missing"),
         ("kind: Pod\nmetadata: here\n", "metadata: 'here'"),
+        ("kind: Pod\nmetadata: {name: a, labels: web}\n", "metadata.labels: 'web' is not an object, expected e.g. {"),
+        ("kind: Node\nmetadata: {name: a, annotations: [web]}\n", "metadata.annotations: ['web'] is not an object"),
         ("kind: PriorityClass\nmetadata: {name: [a]}\nvalue: 1\n", "metadata.name: ['a'] is not a string"),
         (
             "kind: Pod\nmetadata: {name: a, ownerReferences: [web]}\n",
@@ -299,6 +301,22 @@ def test_file_without_pods_is_rejected(files: Files, text: str, expected: str) -
     (files.folder / "pods.yaml").write_text(text)
     line = files.usage_error()
     assert expected in line and "pods.yaml" in line
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "DaemonSet"])
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [
+        ("web", "metadata: 'web'"),
+        ({"labels": "web"}, "metadata.labels: 'web'"),
+        ({"annotations": []}, "annotations: []"),
+    ],
+)
+def test_template_with_invalid_metadata_is_rejected(files: Files, kind: str, metadata: Json, expected: str) -> None:
+    template = {**deployment(1)["spec"]["template"], "metadata": metadata}
+    files.write("pods.yaml", pod("one"), {**deployment(1), "kind": kind, "spec": {"template": template}})
+    line = files.usage_error()
+    assert f"pods.yaml: {kind} web: spec.template.metadata" in line and f"{expected} is not an object" in line
 
 
 def test_file_with_nodepools_of_another_api_group_is_rejected(files: Files) -> None:

@@ -55,6 +55,18 @@ def test_finding_has_file_object_field_value_and_remedy(run: Run, tmp_path: Path
     ]
 
 
+@pytest.mark.parametrize("value", [["a"], "a", 5, True])
+@pytest.mark.parametrize("field", ["metadata.annotations", "metadata.labels", "metadata"])
+def test_metadata_of_wrong_type_is_a_finding_and_other_objects_are_checked(run: Run, field: str, value: object) -> None:
+    metadata = value if field == "metadata" else {"name": "odd", field.removeprefix("metadata."): value}
+    code, found = run({**NODEPOOL, "metadata": metadata}, apply_patch(NODEPOOL, {"weight": 101}))
+    assert (code, found["checked"]) == (1, 2)
+    assert [(one["field"], one["value"]) for one in found["findings"]] == [(field, value), ("spec.weight", 101)]
+    name = "(no name)" if field == "metadata" else "odd"
+    assert found["findings"][0]["object"] == f"NodePool {name}"
+    assert (found["findings"][0]["problem"], found["findings"][0]["remedy"]) == ("wrong type", "expected an object")
+
+
 def test_lists_of_kubectl_are_validated(run: Run) -> None:
     metadata = {"name": "a", "uid": "1", "resourceVersion": "1", "generation": 1, "managedFields": []}
     stored = {**NODEPOOL, "metadata": metadata}
