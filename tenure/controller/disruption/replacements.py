@@ -131,12 +131,14 @@ class Replacements:
         if not found:
             return None
         alive = [one for one in found if not one.deleting]
-        number = int(found[0].annotations.get(labels.REPLACEMENTS, "0"))
-        if len(alive) == number:
+        # Text, since anyone may edit an annotation. A set that no replacement confirms is incomplete.
+        numbers = {one.annotations.get(labels.REPLACEMENTS, "") for one in found}
+        if alive and str(len(alive)) in numbers:
             return ReplacementResult(outcome="made", claims=tuple(_in_order(alive, plan_id)))
         for one in alive:
             await self._claims.delete(one.name, one.uid)
-        return ReplacementResult(outcome="stale", why=f"only {len(alive)} of {number} replacements were created")
+        why = f"only {len(alive)} of {' or '.join(sorted(numbers))} replacements were created"
+        return ReplacementResult(outcome="stale", why=why[:_MAX_MESSAGE_LENGTH])
 
     async def create_all(
         self, request: ReplacementRequest, command: Command, process: PlannerProcess

@@ -349,6 +349,27 @@ async def test_incomplete_replacements_are_rolled_back(harness: DisruptionHarnes
     assert rolled_back is None or rolled_back.metadata.is_deleting
 
 
+@pytest.mark.parametrize(
+    "edited", ["two", "-1", "9" * 5000, "", "0"], ids=["text", "negative", "huge", "empty", "zero"]
+)
+async def test_edited_number_of_replacements_is_no_fault(harness: DisruptionHarness, edited: str) -> None:
+    """Another replacement confirms the number. Without one, the set is incomplete."""
+    harness.add_node("big", "m.2xlarge", 1)
+    proposal = (await only_proposal(harness)).model_copy(update={"replacements": 2})
+    for name, number in (("general-x", edited), ("general-y", "2")):
+        annotations = {PLAN: "cmd-1", REPLACEMENTS: number}
+        harness.claims.add(name, annotations=annotations)
+        harness.cache.assume_nodeclaim(
+            NodeClaimFact(name=name, uid=f"uid-{name}", created=at(0), annotations=annotations)
+        )
+    assert (await harness.create_replacements(proposal)).claims == ("general-x", "general-y")
+    del harness.cache.nodeclaims["general-y"]
+    found = await harness.create_replacements(proposal)
+    assert found.outcome == "stale" and f"only 1 of {edited[:100]}" in found.why and len(found.why) <= 300
+    rolled_back = await harness.claims.get("general-x")
+    assert rolled_back is None or rolled_back.metadata.is_deleting
+
+
 async def test_command_without_replacements_is_revalidated(harness: DisruptionHarness) -> None:
     harness.add_node("one", "m.xlarge", 1)
     harness.add_node("two", "m.xlarge", 1.5)
