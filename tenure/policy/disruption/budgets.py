@@ -152,7 +152,8 @@ def is_closed(budgets: Sequence[Budget], *, reason: str, now: datetime) -> bool:
 
 
 def _covers_reason(budget: Budget, reason: str) -> bool:
-    return not budget.reasons or reason in budget.reasons
+    """An empty list covers no reason, as in Karpenter (`GetAllowedDisruptionsByReason` in pkg/apis/v1/nodepool.go)."""
+    return budget.reasons is None or reason in budget.reasons
 
 
 def share_of(text: str, total: int) -> int:
