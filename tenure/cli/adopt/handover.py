@@ -22,7 +22,7 @@ from tenure.cli.exit_codes import CommandFailed
 from tenure.cli.nodes.workflows import NodeClaimSummary, NodeClaimVisibility
 from tenure.controller.resync import needs_workflow
 from tenure.kube.adapters.build import KubeAdapters
-from tenure.kube.adapters.workloads import DeploymentState, KubeDeployments
+from tenure.kube.adapters.workloads import KubeDeployments
 from tenure.kube.client.objects import Objects
 from tenure.kube.client.resources import NAMESPACES, NODE_CLAIMS
 from tenure.kube.facts.objects import is_ours, nodeclaim_fact
@@ -85,10 +85,10 @@ class Handover:
         await self._pause_cluster()
         if await self._deployments.stop(self._karpenter.namespace, self._karpenter.name):
             self._report_progress(f"Deployment {self._karpenter.path} is scaled to zero")
-        await self._wait_until(
-            self._why_still_led, f"find the process that renews it: kubectl -n {self._karpenter.namespace} get pods"
-        )
-        self._report_progress("no process renews Karpenter's lease")
+        todo = f"find the running process: kubectl -n {self._karpenter.namespace} get pods"
+        await self._wait_until(self._why_still_led, todo)
+        await self._wait_until(lambda: self._why_still_running(self._karpenter), todo)
+        self._report_progress("Karpenter's pods are gone, and no process renews its lease")
         nodeclaims = await self._list_nodeclaims()
         if await self._deployments.start(self._tenure.namespace, self._tenure.name, default_replicas=REPLICAS):
             self._report_progress(f"Deployment {self._tenure.path} is running")
@@ -148,11 +148,14 @@ class Handover:
         return "" if await self._find_watch_host() else "no worker hosts the watch yet"
 
     async def _why_still_watched(self) -> str:
-        host = await self._find_watch_host()
-        found = await self._get_tenure_deployment()
-        if found is not None and found.running:
-            return f"{found.running} pods of Deployment {found.qualified_name} still run"
-        return f"{host} still hosts the watch" if host else ""
+        if host := await self._find_watch_host():
+            return f"{host} still hosts the watch"
+        return await self._why_still_running(self._tenure)
+
+    async def _why_still_running(self, controller: DeploymentReference) -> str:
+        """A terminating pod may finish its tasks after it has released the Lease."""
+        pods = await self._deployments.list_pods(controller.namespace, controller.name)
+        return f"pods of Deployment {controller.path} still run: {_join_few(pods)}" if pods else ""
 
     async def _why_not_taken_over(self, nodeclaims: Mapping[str, NodeClaimFact]) -> str:
         workflows = await self._list_workflows()
@@ -249,11 +252,8 @@ class Handover:
         return await self._cluster.leases.find_holder(namespace, LEADER_LEASE, now=datetime.now(UTC))
 
     async def _is_tenure_running(self) -> bool:
-        found = await self._get_tenure_deployment()
+        found = await self._deployments.get(self._tenure.namespace, self._tenure.name)
         return bool(await self._find_watch_host()) or (found is not None and found.replicas > 0)
-
-    async def _get_tenure_deployment(self) -> DeploymentState | None:
-        return await self._deployments.get(self._tenure.namespace, self._tenure.name)
 
     async def _pause_cluster(self) -> None:
         """By annotation, which does not need Temporal. An existing pause of another user stays."""

@@ -4,11 +4,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tenure.apis.labels import REPLICAS_BEFORE
+from tenure.apis.labels import POD_TEMPLATE_HASH, REPLICAS_BEFORE
 from tenure.kube.client.client import STRATEGIC_MERGE, KubeClient
 from tenure.kube.client.errors import Json
 from tenure.kube.client.objects import Objects
-from tenure.kube.client.resources import JOBS, WORKLOADS
+from tenure.kube.client.resources import JOBS, PODS, WORKLOADS
 from tenure.kube.facts.pods import controller_owner
 from tenure.model.base import Value
 from tenure.model.disruption.drain import DeploymentRollout
@@ -54,6 +54,11 @@ class KubeDeployments:
         """Deployments of all namespaces with the name label of Helm charts."""
         found = await Objects(self._client, WORKLOADS["Deployment"]).list({_NAME_LABEL: name})
         return [deployment_state(one) for one in found]
+
+    async def list_pods(self, namespace: str, name: str) -> list[str]:
+        """Names of the Deployment's pods, except ended ones. `status.replicas` does not count terminating pods."""
+        pods = Objects(self._client, PODS, namespace).iterate()
+        return [one["metadata"]["name"] async for one in pods if _is_active_pod_of(one, name)]
 
     async def stop(self, namespace: str, name: str) -> bool:
         """Scale to zero and record the replicas in an annotation. False if the Deployment is gone."""
@@ -104,6 +109,14 @@ def deployment_state(deployment: Json) -> DeploymentState:
             *(_describe_env_source(one) for one in first.get("envFrom") or ()),
         ),
     )
+
+
+def _is_active_pod_of(pod: Json, deployment: str) -> bool:
+    """By its ReplicaSet, which has the name of its Deployment and the hash of the pods' template."""
+    owner = controller_owner(pod["metadata"].get("ownerReferences") or ())
+    stamp = (pod["metadata"].get("labels") or {}).get(POD_TEMPLATE_HASH)
+    is_owned = owner.get("kind") == "ReplicaSet" and owner.get("name") == f"{deployment}-{stamp}"
+    return is_owned and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
 
 
 def _parse_flags(arguments: Sequence[str]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from tenure.cli.nodes.workflows import NodeClaimSummary
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.adapters.cluster import KubeLeases, KubeNamespaces
 from tenure.kube.client.client import KubeClient
-from tenure.kube.client.resources import LEASES, NAMESPACES, NODE_CLAIMS, WORKLOADS
+from tenure.kube.client.resources import LEASES, NAMESPACES, NODE_CLAIMS, PODS, WORKLOADS
 from tenure.model.nodeclaim.state import Phase
 from tenure.model.signals import Pause
 from tenure.policy.lifecycle.pauses import pause_from_annotation, write_pause
@@ -271,6 +271,50 @@ async def test_hand_back_stops_tenure_before_karpenter_starts() -> None:
     assert (cluster.replicas(KARPENTER), cluster.replicas(TENURE)) == (3, 0) and cluster.pause is None
     assert (await cluster.hand_back()).nodeclaims == 2, "the second handback changes nothing"
     assert (await cluster.take_over()).nodeclaims == 2 and cluster.replicas(TENURE) == 2
+
+
+def add_pod(cluster: FakeHandover, namespace: str, owner: str, phase: str = "Running") -> str:
+    """A pod that is terminating, which `status.replicas` of its Deployment does not count."""
+    name = f"{owner}-5d4f-x{len(cluster.api.objects)}"
+    reference = {"kind": "ReplicaSet", "name": f"{owner}-5d4f", "controller": True}
+    cluster.api.objects[PODS.path(name, namespace=namespace)] = {
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {labels.POD_TEMPLATE_HASH: "5d4f"},
+            "ownerReferences": [reference],
+            "deletionTimestamp": "2026-01-01T12:00:00Z",
+        },
+        "status": {"phase": phase},
+    }
+    return name
+
+
+async def test_hand_back_waits_for_terminating_pods() -> None:
+    cluster = FakeHandover(karpenter=0, tenure=2, deadline=0.0)
+    name = add_pod(cluster, "tenure", "tenure")
+    with pytest.raises(CommandFailed, match=rf"timed out: pods of Deployment tenure/tenure still run: {name}\. "):
+        await cluster.hand_back()
+    assert cluster.replicas(KARPENTER) == 0
+    del cluster.api.objects[PODS.path(name, namespace="tenure")]
+    await cluster.hand_back()
+    assert cluster.replicas(KARPENTER) == 2
+
+
+async def test_take_over_waits_for_terminating_pods() -> None:
+    cluster = FakeHandover(deadline=0.0)
+    name = add_pod(cluster, "kube-system", "karpenter")
+    with pytest.raises(CommandFailed, match=f"pods of Deployment kube-system/karpenter still run: {name}"):
+        await cluster.take_over()
+    assert cluster.replicas(TENURE) == 0
+
+
+async def test_ended_and_foreign_pods_do_not_delay_a_handover() -> None:
+    cluster = FakeHandover(karpenter=0, tenure=2)
+    add_pod(cluster, "tenure", "tenure", phase="Failed")
+    add_pod(cluster, "tenure", "tenure-server")
+    await cluster.hand_back()
+    assert cluster.replicas(KARPENTER) == 2
 
 
 async def test_hand_back_works_without_temporal() -> None:
