@@ -1,7 +1,7 @@
 """Entry point and composition root of the worker: settings, clients, adapters, activities and Temporal workers.
 
 Any number of replicas may run; one of them hosts the watch. On SIGTERM, or to use new certificates, the worker finishes
-running tasks before it exits. An invalid setting is a one-line error with exit code 2.
+running tasks before it exits. An error at startup is one line, with exit code 2 if a person must act.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from tenure.endpoints import Endpoints
 from tenure.gc_settings import tune_gc
 from tenure.kube.adapters.build import KubeAdapters
 from tenure.kube.adapters.cluster import dns_address
-from tenure.model.errors import BadInput
+from tenure.model.errors import BadInput, Fault, Forbidden
 from tenure.settings import Settings, SettingsError, help_text, load
 from tenure.worker.adapters import build_aws_adapters, build_ports, connect_kubernetes, interruption_readers, read_ahead
 from tenure.worker.election import LeaderElection, holder_identity
@@ -71,6 +71,14 @@ def main(args: Sequence[str] | None = None) -> int:
     except (SettingsError, BadInput) as error:
         print(f"tenure: {error}", file=sys.stderr)
         return 2
+    except Fault as fault:
+        message = " ".join(fault.message.split())
+        if needs_person := isinstance(fault, Forbidden) or not fault.retryable:
+            todo = "`tenure doctor` names missing permissions and objects, with the remedy"
+        else:
+            todo = "check that the service responds, then start the worker again"
+        print(f"tenure: {message}; {todo}", file=sys.stderr)
+        return 2 if needs_person else 1
     except RPCError as error:
         message = format_rpc_error(error, namespace=settings.temporal_namespace, address=settings.temporal_address)
         print(f"tenure: {message}", file=sys.stderr)
@@ -79,7 +87,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 async def run(settings: Settings) -> None:
-    """Run until SIGTERM or SIGINT. Raises SettingsError or BadInput if a configured service does not respond."""
+    """Run until SIGTERM or SIGINT. Raises SettingsError or Fault if a configured service does not respond."""
     async with tracing(settings) as interceptors:
         await run_until_stopped(settings, interceptors)
 

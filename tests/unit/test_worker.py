@@ -15,7 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from tenure.controller.temporal import client as temporal_service
 from tenure.controller.temporal.connection import Security
-from tenure.model.errors import BadInput, TryLater
+from tenure.model.errors import BadInput, Conflict, Fault, Forbidden, NotFound, Throttled, TryLater
 from tenure.policy.policy_features import PolicyFeatures
 from tenure.settings import Settings
 from tenure.worker.adapters import build_ports, read_ahead
@@ -125,19 +125,48 @@ def test_invalid_setting_is_one_line_with_exit_code_2(
     )
 
 
-def test_temporal_rejection_at_startup_is_one_line_with_exit_code_2(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def fail_connection(_: Settings) -> None:
-        raise RPCError("Request unauthorized.", RPCStatusCode.PERMISSION_DENIED, b"")
+def fail_at_startup(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, str]:
+    """Exit code and stderr of a worker whose start raises the error."""
 
-    monkeypatch.setattr("worker.run", fail_connection)
+    async def fail(_: Settings) -> None:
+        raise error
+
+    monkeypatch.setattr("worker.run", fail)
     monkeypatch.setattr("worker.process.limit_arenas", lambda: None)
     monkeypatch.setattr("worker.tune_gc", lambda: None)
     monkeypatch.setattr("worker.configure_logging", lambda *_: None)
-    assert main(["--cluster-name=demo", "--temporal-address=temporal:7233"]) == 2
-    stderr = capsys.readouterr().err
+    return main(["--cluster-name=demo", "--temporal-address=temporal:7233"]), capsys.readouterr().err
+
+
+def test_temporal_rejection_at_startup_is_one_line_with_exit_code_2(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = RPCError("Request unauthorized.", RPCStatusCode.PERMISSION_DENIED, b"")
+    code, stderr = fail_at_startup(error, monkeypatch, capsys)
+    assert code == 2
     assert "Temporal at temporal:7233 rejects these credentials" in stderr and stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "remedy"),
+    [
+        (Forbidden, 2, "`tenure doctor`"),
+        (NotFound, 2, "`tenure doctor`"),
+        (Throttled, 1, "start the worker again"),
+        (TryLater, 1, "start the worker again"),
+        (Conflict, 1, "start the worker again"),
+    ],
+)
+def test_fault_at_startup_is_one_line_with_the_remedy(
+    kind: type[Fault], code: int, remedy: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault = kind("GetManagedResource: not\nauthorized", code="AccessDeniedException")
+    found, stderr = fail_at_startup(fault, monkeypatch, capsys)
+    assert found == code
+    assert stderr.startswith("tenure: GetManagedResource: not authorized; ") and remedy in stderr
+    assert stderr.count("\n") == 1
 
 
 def test_help_lists_settings_without_starting(capsys: pytest.CaptureFixture[str]) -> None:
