@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, RetryState
+from temporalio.exceptions import ActivityError, ApplicationError
 
 from activities.nodepool.status import NodePoolActivities
 from tenure.model.disruption.commands import PermitRevoked
@@ -36,6 +36,8 @@ from workflows.timers import WakeupTimer, stop_background_tasks
 
 STATUS_TIMEOUT: Final = timedelta(minutes=1)
 """Time limit of a status update, since permits and replicas wait for it. It is repeated after the same time."""
+REJECTED_STATUS_INTERVAL: Final = timedelta(minutes=10)
+"""After this time, a rejected status is written once more: no signal reports a corrected webhook or CRD."""
 
 
 @workflow.defn(name="NodePool")
@@ -188,8 +190,8 @@ class NodePoolWorkflow(Pausable, RolloutApprovals, IgnoresCancellation):
                 past = merge_records(written.recent_disruptions.past, self._state.past, since=workflow.now() - span)
                 self._update_state(past=past)
         except ActivityError as error:
-            if error.retry_state is RetryState.TIMEOUT:
-                self._status_retry_at = workflow.now() + STATUS_TIMEOUT
+            is_rejected = isinstance(error.cause, ApplicationError) and error.cause.non_retryable
+            self._status_retry_at = workflow.now() + (REJECTED_STATUS_INTERVAL if is_rejected else STATUS_TIMEOUT)
             self._update_state(blocked_by=f"the status could not be written: {error.cause or error}"[:200])
 
     def _blocked_by(self) -> tuple[str, datetime | None]:

@@ -194,12 +194,17 @@ async def test_older_nodepool_observations_are_ignored(fake: WorkerHarness) -> N
     assert (await pools.query(NodePoolWorkflow.state)).observed == ObservedNodePool(number=9, generation=2)
 
 
-async def test_rejected_status_update_does_not_block_permits(fake: WorkerHarness) -> None:
+async def test_rejected_status_update_does_not_block_permits_and_is_repeated(fake: WorkerHarness) -> None:
     await add_nodeclaims(fake, "a")
-    fake.pools.faults["patch_status"] = [BadInput("status.resources: Invalid value")]
+    fake.pools.faults["patch_status"] = [BadInput("status.resources: Invalid value")] * 3
     pools = await start_nodepool(fake, budgets=[{"nodes": "1"}])
     await request_permits(fake, pools, "a")
     await wait_until_skipping_time(fake, lambda: have_permits(fake, "a"))
+    await fake.sleep(minutes=5)
+    assert await count_scheduled(pools, "update_nodepool_status") == 1
+    await fake.sleep(hours=1)
+    await wait_until(lambda: status_has_nodes(fake, nodes=1))
+    assert await count_scheduled(pools, "update_nodepool_status") == 4
 
 
 async def test_failing_status_update_does_not_block_permits_and_is_repeated(fake: WorkerHarness) -> None:
