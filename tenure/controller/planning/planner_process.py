@@ -240,8 +240,8 @@ class PlannerClient:
         """When the next offerings that EC2 rejected or reclaimed count as available again; None if all do. Those that
         differ by less than `_SIMULTANEOUS` count together."""
         ends = self._unavailable_until(now)
-        together_until = min(ends, default=now) + _SIMULTANEOUS
-        return max((one for one in ends if one < together_until), default=None)
+        window_ends = min(ends, default=now) + _SIMULTANEOUS
+        return max((one for one in ends if one < window_ends), default=None)
 
     def all_available_at(self, now: datetime) -> datetime | None:
         """When the last offering that EC2 rejected or reclaimed counts as available again; None if all do."""

@@ -236,13 +236,13 @@ async def test_pods_and_disruption_notice_available_offerings(monkeypatch: pytes
     def count_signals() -> int:
         return [one.signal for one in temporal.sent].count("pending_pods")
 
-    async def assert_both_noticed(signals: int, disruption_changes: int) -> None:
+    async def assert_both_signaled(signals: int, disruption_changes: int) -> None:
         """`DisruptionTrigger` signals changes at most once a second."""
         assert count_signals() > signals
         assert session.cluster.cache.planner_changes.disruption_changes > disruption_changes
 
     try:
-        await wait_until(lambda: assert_both_noticed(0, 0), seconds=20, poll_interval=0.02)
+        await wait_until(lambda: assert_both_signaled(0, 0), seconds=20, poll_interval=0.02)
         everywhere = UnavailableOffering(
             instance_type="*", zone="*", capacity_type="*", until=NOW + timedelta(minutes=3)
         )
@@ -262,7 +262,7 @@ async def test_pods_and_disruption_notice_available_offerings(monkeypatch: pytes
             session.cluster.on_deltas("nodeoverlays", [Delta(OVERLAY)])
         else:
             offerings.zones, offerings.free = frozenset(), 1
-        await wait_until(lambda: assert_both_noticed(*before), seconds=5, poll_interval=0.02)
+        await wait_until(lambda: assert_both_signaled(*before), seconds=5, poll_interval=0.02)
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
