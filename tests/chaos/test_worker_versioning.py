@@ -76,10 +76,7 @@ async def test_promotion_completes_although_an_old_pod_restarts(versioned_produc
         assert await restarted.stop_gracefully() == 0
         with pytest.raises(PartFailed, match="ended with exit code 0"):
             await never_ready
-        await annotate_do_not_disrupt(scope, "false")
-        await wait_until(lambda: scope.assert_nodeclaims_deleted([deleting]))
-        await wait_until(lambda: scope.assert_pods_running(1))
-        await scope.wait_until_nodes_launched(2)
+        await finish_drain(scope, deleting)
         assert await product.failed_workflows() == []
 
 
@@ -90,6 +87,14 @@ async def delete_protected_node(product: DedicatedProduct, scope: ClusterScope) 
     await product.delete(NODE_CLAIMS.path(deleting))
     await wait_until(lambda: scope.assert_conditions_mention(deleting, "do-not-disrupt"))
     return deleting
+
+
+async def finish_drain(scope: ClusterScope, deleting: str) -> None:
+    """Allow the eviction. The pod moves to a node that is launched once."""
+    await annotate_do_not_disrupt(scope, "false")
+    await wait_until(lambda: scope.assert_nodeclaims_deleted([deleting]))
+    await wait_until(lambda: scope.assert_pods_running(1))
+    await scope.wait_until_nodes_launched(2)
 
 
 async def assert_has_workers(product: DedicatedProduct, build: str) -> None:
@@ -139,10 +144,7 @@ async def test_rollback_continues_with_the_state_of_a_newer_release(versioned_pr
         cluster = product.own_sandbox.plan.cluster_name
         for workflow_id in ((await scope.workflow_handle(deleting)).id, ids.provisioning(cluster)):
             await assert_has_new_field(product, workflow_id)
-        await annotate_do_not_disrupt(scope, "false")
-        await wait_until(lambda: scope.assert_nodeclaims_deleted([deleting]))
-        await wait_until(lambda: scope.assert_pods_running(1))
-        await scope.wait_until_nodes_launched(2)
+        await finish_drain(scope, deleting)
         assert await product.failed_workflows() == []
 
 
@@ -180,10 +182,7 @@ async def test_build_whose_tasks_fail_is_not_promoted(
             await Promotion(product.temporal, cluster, NEW, settings, report=print).promote()
         await assert_routing(product, current=OLD, ramping="")
         deleting = await delete_protected_node(product, scope)
-        await annotate_do_not_disrupt(scope, "false")
-        await wait_until(lambda: scope.assert_nodeclaims_deleted([deleting]))
-        await wait_until(lambda: scope.assert_pods_running(1))
-        await scope.wait_until_nodes_launched(2)
+        await finish_drain(scope, deleting)
         assert set(await product.failed_workflows()) <= {ids.canary(cluster, NEW)}
 
 
