@@ -172,8 +172,9 @@ class ZonalShifts:
                     await publish_event_on(self._events, "NodePool", view.fact, reason, f"Zone {zone} {text}")
 
 
-CHECK_SECONDS: Final = 10.0
-"""Between reads of limited capacity. Caches limit the calls of AWS: one a minute, and two for zonal shifts."""
+CHECK_SECONDS: Final = 30.0
+"""Between reads of limited capacity. A successful read of reservations is cached for a minute, so half of them call
+EC2."""
 
 
 class LimitedCapacity:
@@ -194,7 +195,8 @@ class LimitedCapacity:
         selected = {one.id for node_class in node_classes for one in node_class.status.capacity_reservations}
         free = {name for name, headroom in reservations.items() if headroom.available > 0}
         exhausted = frozenset(one.zone for one in shifted) | (selected - free)
-        released, self._exhausted = self._exhausted - exhausted, exhausted
+        zones = {subnet.zone for node_class in node_classes for subnet in node_class.status.subnets}
+        released, self._exhausted = (self._exhausted - exhausted) & (zones | selected), exhausted
         if released:
             log.info("capacity became available", zones_and_reservations=sorted(released))
             self._cache.publish(OfferingsAvailable())

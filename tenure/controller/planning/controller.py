@@ -140,7 +140,7 @@ class ProvisioningController:
         before, began = self._nominations.nominated_nodes(), self._now()
         outcome = await self.provisioner.plan(request)
         self._record_pending_pods(outcome, began)
-        self._trigger.offerings_available_at = self.planner_client.next_available_at(began)
+        self._trigger.expect_offerings(self.planner_client.next_available_at(began))
         self._discovered_capacity_notifier.discard_if_lost()
         first = self.provisioner.passes == 1
         for name in tuple(self._cache.nodeclaims) if first else {*before, *self._nominations.nominated_nodes()}:
@@ -151,7 +151,7 @@ class ProvisioningController:
     def _on_offerings_available(self, _: OfferingsAvailable) -> None:
         """Pods that no plan has seen yet are signaled anyway."""
         if self.provisioner.passes:
-            self._trigger.renotify_all()
+            self._trigger.expect_offerings(self._now())
         self._cache.requeue_pods()
 
     def _record_pending_pods(self, outcome: PlanOutcome, began: datetime) -> None:

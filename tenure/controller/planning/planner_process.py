@@ -41,7 +41,8 @@ log = structlog.get_logger(__name__)
 
 PLAN_TIMEOUT_SECONDS: Final = 60.0
 """Seconds; a planner that takes longer is killed and replaced."""
-_SIMULTANEOUS: Final = timedelta(seconds=2)
+_RELEASE_WINDOW: Final = timedelta(seconds=2)
+"""Offerings that become available within this time count together: EC2 rejects many in one launch."""
 
 PLANNER_MODULE: Final = "tenure.controller.planning.planner_child"
 
@@ -238,9 +239,9 @@ class PlannerClient:
 
     def next_available_at(self, now: datetime) -> datetime | None:
         """When the next offerings that EC2 rejected or reclaimed count as available again; None if all do. Those that
-        differ by less than `_SIMULTANEOUS` count together."""
+        differ by less than `_RELEASE_WINDOW` count together."""
         ends = self._unavailable_until(now)
-        window_ends = min(ends, default=now) + _SIMULTANEOUS
+        window_ends = min(ends, default=now) + _RELEASE_WINDOW
         return max((one for one in ends if one < window_ends), default=None)
 
     def all_available_at(self, now: datetime) -> datetime | None:

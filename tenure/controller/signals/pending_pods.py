@@ -99,6 +99,7 @@ class Batcher:
         return self._notified_at + (MIN_SIGNAL_INTERVAL if fresh else self._interval)
 
 
+_NEVER: Final = datetime.min.replace(tzinfo=UTC)
 NO_END: Final = datetime.max.replace(tzinfo=UTC)
 """The nomination has no known end."""
 
@@ -192,13 +193,14 @@ class ProvisioningTrigger:
         """When the next nomination expires."""
         self._unlaunched: set[str] = set()
         """NodeClaims that count against the limits of their NodePool as the largest of their types."""
-        self.offerings_available_at: datetime | None = None
-        """When offerings that were unavailable for the last plan are available again."""
+        self._offerings_available_at: datetime | None = None
+        """When offerings that were unavailable for a plan are available."""
+        self._offerings_released_at = _NEVER
 
     @property
     def wake_times(self) -> list[datetime]:
         """Times at which to check again without a change."""
-        times = (self._batcher.next_attempt_at, self._next_expiry, self.offerings_available_at)
+        times = (self._batcher.next_attempt_at, self._next_expiry, self._offerings_due_at)
         return [one for one in times if one is not None]
 
     def update(self, changes: ChangeSet, now: datetime, *, known: bool) -> None:
@@ -211,9 +213,10 @@ class ProvisioningTrigger:
         if known and (changes.pods or released or any(one <= now for one in self.wake_times)):
             self._notify_if_due(now)
 
-    def renotify_all(self) -> None:
-        """Signal all pods again with the next changes: offerings may be available for them."""
-        self._batcher.renotify_all()
+    def expect_offerings(self, at: datetime | None) -> None:
+        """Signal all pods again when offerings are available for them. None if all are available."""
+        times = [one for one in (at, self._offerings_available_at) if one is not None]
+        self._offerings_available_at = min(times, default=None)
 
     def _release_limits(self, changed: Iterable[str]) -> bool:
         """Whether a launch or a deletion leaves more of a NodePool's limits, so that pending pods may fit."""
@@ -228,11 +231,19 @@ class ProvisioningTrigger:
                 released = True
         return released
 
+    @property
+    def _offerings_due_at(self) -> datetime | None:
+        """Each time, all pods are planned, so there is an interval between two times."""
+        if self._offerings_available_at is None:
+            return None
+        return max(self._offerings_available_at, self._offerings_released_at + MIN_RENEW_INTERVAL)
+
     def _release_offerings(self, now: datetime) -> bool:
-        released = self.offerings_available_at is not None and self.offerings_available_at <= now
-        if released:
-            self.offerings_available_at = None
-        return released
+        due_at = self._offerings_due_at
+        if due_at is None or now < due_at:
+            return False
+        self._offerings_available_at, self._offerings_released_at = None, now
+        return True
 
     def _notify_if_due(self, now: datetime) -> None:
         classified = classify_pods(self._cache, self._nominations, self._not_ready, now)

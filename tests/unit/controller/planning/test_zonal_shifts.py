@@ -1,6 +1,9 @@
-"""Zonal shifts in planning: unavailable offerings per zone name, and one event at the start and end of a shift."""
+"""Zonal shifts in planning: unavailable offerings per zone name, and one event at the start and end of a shift.
 
-from tenure.controller.planning.catalog import ZonalShifts
+Capacity that a zonal shift or a full reservation withholds is published when it becomes available."""
+
+from tenure.controller.cache.changes import OfferingsAvailable
+from tenure.controller.planning.catalog import LimitedCapacity, ZonalShifts
 from tenure.model.errors import Throttled
 from tests.support.controller.builders import CacheHarness, node_class, pool
 from tests.support.fakes.kubernetes import FakeEvents
@@ -67,3 +70,25 @@ async def test_unreadable_shifts_keep_their_last_state() -> None:
     harness.types.broken = True
     assert await harness.unavailable_zones() == ["us-west-2a"]
     assert harness.events.reasons_for("general") == ["ZonalShiftActive"]
+
+
+async def test_end_of_a_full_reservation_or_of_a_subnet_makes_no_capacity_available() -> None:
+    harness = ZonalShiftHarness()
+    limited = LimitedCapacity(harness.cache, harness.types, harness.events, lambda: harness.now)
+    published: list[OfferingsAvailable] = []
+    harness.cache.subscribe(OfferingsAvailable, published.append)
+    full = {"id": "cr-1", "instanceType": "m5.large", "availabilityZone": "us-west-2a"}
+    changed = harness.cache.nodeclasses["default"].to_object()
+    changed["status"] |= {"capacityReservations": [full]}
+    harness.apply_objects("ec2nodeclasses", changed)
+    harness.types.zones = frozenset({"usw2-az2"})
+    await limited.read()
+    changed["status"] |= {"capacityReservations": [], "subnets": changed["status"]["subnets"][:1]}
+    harness.apply_objects("ec2nodeclasses", changed)
+    await limited.read()
+    assert not published
+    harness.types.zones = frozenset({"usw2-az1"})
+    await limited.read()
+    harness.types.zones = frozenset()
+    await limited.read()
+    assert len(published) == 1

@@ -241,6 +241,23 @@ def test_pending_pods_are_signaled_again_when_a_launch_releases_limits(
     assert len(notified) == signals
 
 
+def test_pending_pods_are_signaled_at_an_interval_while_offerings_change(harness: CacheHarness) -> None:
+    """The first change is signaled at once. A changed NodeOverlay or price each second causes no plan each second."""
+    notified: list[ObservedDemand] = []
+    trigger = ProvisioningTrigger(harness.cache, Nominations(), not_ready_tracker(harness), None, notified.append)
+    harness.apply_objects("pods", pod("p"))
+    trigger.update(harness.cache.drain_changes(), at(0), known=True)
+    signaled_at = list[int]()
+    for second in range(1, 25):
+        trigger.expect_offerings(at(second))
+        trigger.expect_offerings(at(second + 100))
+        trigger.expect_offerings(None)
+        before = len(notified)
+        trigger.update(harness.cache.drain_changes(), at(second), known=True)
+        signaled_at += [second] * (len(notified) - before)
+    assert signaled_at == [1, 11, 21] and min(trigger.wake_times) == at(31)
+
+
 def facts(*uids: str) -> list[PodFact]:
     return [pod_fact(pod(uid)) for uid in uids]
 
