@@ -85,7 +85,7 @@ class Handover:
         await self._pause_cluster()
         if await self._deployments.stop(self._karpenter.namespace, self._karpenter.name):
             self._report_progress(f"Deployment {self._karpenter.path} is scaled to zero")
-        todo = f"find the running process: kubectl -n {self._karpenter.namespace} get pods"
+        todo = f"find the running process: {_how_to_find_pods(self._karpenter)}"
         await self._wait_until(self._why_still_led, todo)
         await self._wait_until(lambda: self._why_still_running(self._karpenter), todo)
         self._report_progress("Karpenter's pods are gone, and no process renews its lease")
@@ -119,9 +119,7 @@ class Handover:
             self._report_progress(f"Deployment {self._tenure.path} is scaled to zero")
         else:
             self._report_progress(f"Deployment {self._tenure.path} not found: stop the workers")
-        await self._wait_until(
-            self._why_still_watched, f"find the running worker: kubectl -n {self._tenure.namespace} get pods"
-        )
+        await self._wait_until(self._why_still_watched, f"find the running worker: {_how_to_find_pods(self._tenure)}")
         self._report_progress("no worker hosts the watch")
         await self._lift_pause()
         if await self._deployments.start(self._karpenter.namespace, self._karpenter.name, default_replicas=REPLICAS):
@@ -314,6 +312,11 @@ def _is_expected_to_survive(claim: NodeClaimFact) -> bool:
 def _has_karpenter_stamp(claim: NodeClaimFact) -> bool:
     keys = [labels.NODEPOOL_HASH_VERSION] + ([labels.NODECLASS_HASH_VERSION] if claim.provider_id else [])
     return any(claim.annotations.get(key, HASH_VERSION) != HASH_VERSION for key in keys)
+
+
+def _how_to_find_pods(controller: DeploymentReference) -> str:
+    kubectl = f"kubectl -n {controller.namespace}"
+    return f"{kubectl} get pods; if the node of a terminating pod is gone or stopped, {kubectl} delete pod NAME --force"
 
 
 def _join_few(messages: Iterable[str]) -> str:

@@ -26,7 +26,6 @@ class DeploymentState(Value):
     name: str
     replicas: int
     """Desired replicas."""
-    running: int = 0
     replicas_before: int = 0
     """Replicas before it was scaled to zero; 0 if not recorded."""
     image: str = ""
@@ -57,7 +56,9 @@ class KubeDeployments:
 
     async def list_pods(self, namespace: str, name: str) -> list[str]:
         """Names of the Deployment's pods, except ended ones. `status.replicas` does not count terminating pods."""
-        pods = Objects(self._client, PODS, namespace).iterate()
+        found = await self._client.get(WORKLOADS["Deployment"].path(name, namespace=namespace))
+        selector = found["spec"]["selector"].get("matchLabels") if found else None
+        pods = Objects(self._client, PODS, namespace).iterate(selector)
         return [one["metadata"]["name"] async for one in pods if _is_active_pod_of(one, name)]
 
     async def stop(self, namespace: str, name: str) -> bool:
@@ -100,7 +101,6 @@ def deployment_state(deployment: Json) -> DeploymentState:
         namespace=metadata["namespace"],
         name=metadata["name"],
         replicas=spec.get("replicas", 1),
-        running=(deployment.get("status") or {}).get("replicas", 0),
         replicas_before=int(before) if before.isdecimal() else 0,
         image=first.get("image", ""),
         environment=literal_variables | _parse_flags([*(first.get("command") or ()), *(first.get("args") or ())]),

@@ -43,7 +43,7 @@ def test_flags_override_the_environment() -> None:
         "ISOLATED_VPC": "true",
         "BATCH_IDLE_DURATION": "2s",
     }
-    assert (found.qualified_name, found.replicas, found.running) == ("default/karpenter", 2, 0)
+    assert (found.qualified_name, found.replicas) == ("default/karpenter", 2)
 
 
 def test_variables_from_other_objects_are_named() -> None:

@@ -293,7 +293,8 @@ def add_pod(cluster: FakeHandover, namespace: str, owner: str, phase: str = "Run
 async def test_hand_back_waits_for_terminating_pods() -> None:
     cluster = FakeHandover(karpenter=0, tenure=2, deadline=0.0)
     name = add_pod(cluster, "tenure", "tenure")
-    with pytest.raises(CommandFailed, match=rf"timed out: pods of Deployment tenure/tenure still run: {name}\. "):
+    message = rf"timed out: pods of Deployment tenure/tenure still run: {name}\. .* delete pod NAME --force"
+    with pytest.raises(CommandFailed, match=message):
         await cluster.hand_back()
     assert cluster.replicas(KARPENTER) == 0
     del cluster.api.objects[PODS.path(name, namespace="tenure")]
