@@ -73,12 +73,12 @@ def main(args: Sequence[str] | None = None) -> int:
         return 2
     except Fault as fault:
         message = " ".join(fault.message.split())
-        if needs_person := isinstance(fault, Forbidden) or not fault.retryable:
-            todo = "`tenure doctor` names missing permissions and objects, with the remedy"
-        else:
-            todo = "check that the service responds, then start the worker again"
+        if fault.retryable and not isinstance(fault, Forbidden):
+            print(f"tenure: {message}; check that the service responds, then start the worker again", file=sys.stderr)
+            return 1
+        todo = "`tenure doctor` names missing permissions and objects, with the remedy"
         print(f"tenure: {message}; {todo}", file=sys.stderr)
-        return 2 if needs_person else 1
+        return 2
     except RPCError as error:
         message = format_rpc_error(error, namespace=settings.temporal_namespace, address=settings.temporal_address)
         print(f"tenure: {message}", file=sys.stderr)

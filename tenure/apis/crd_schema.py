@@ -50,7 +50,7 @@ MAX_LABEL_KEY: Final = 316
 """Characters: 253 for the prefix, 63 for the name."""
 MAX_LABEL_VALUE: Final = 63
 """Characters; also of the name in a key."""
-LABEL_VALUE_FORM: Final = "at most 63 letters, digits, '-', '_' and '.'"
+LABEL_VALUE_FORM: Final = f"at most {MAX_LABEL_VALUE} letters, digits, '-', '_' and '.'"
 LABEL_VALUE: Final = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
 DURATION: Final = r"^([0-9]+(s|m|h))+$"
 DURATION_SCHEMA: Final[dict[str, Any]] = {"pattern": DURATION, "maxLength": MAX_LENGTH}

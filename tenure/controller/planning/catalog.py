@@ -187,8 +187,8 @@ class LimitedCapacity:
         """Zones with a zonal shift, and reservations without free instances."""
 
     async def read(self) -> tuple[tuple[UnavailableOffering, ...], Mapping[str, ReservationHeadroom]]:
-        """The offerings in zones with a zonal shift, and EC2's counts of reservations. Published when they free
-        capacity, whoever reads first."""
+        """The offerings in zones with a zonal shift, and EC2's counts of reservations. Every read publishes capacity
+        that has become available."""
         node_classes = list(self._cache.nodeclasses.values())
         shifted = await self._shifts.unavailable_offerings(self._now())
         reservations = await self._offerings.reservation_capacities(node_classes)

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Final
 
 _MIN_STALE: Final = 100
-"""Outdated times that are kept without regard to the number of keys."""
+"""Fewer outdated times cause no rebuild, also with few keys."""
 
 
 class DelayingQueue:

@@ -114,8 +114,8 @@ def deployment_state(deployment: Json) -> DeploymentState:
 def _is_active_pod_of(pod: Json, deployment: str) -> bool:
     """By its ReplicaSet, which has the name of its Deployment and the hash of the pods' template."""
     owner = controller_owner(pod["metadata"].get("ownerReferences") or ())
-    stamp = (pod["metadata"].get("labels") or {}).get(POD_TEMPLATE_HASH)
-    is_owned = owner.get("kind") == "ReplicaSet" and owner.get("name") == f"{deployment}-{stamp}"
+    template_hash = (pod["metadata"].get("labels") or {}).get(POD_TEMPLATE_HASH)
+    is_owned = owner.get("kind") == "ReplicaSet" and owner.get("name") == f"{deployment}-{template_hash}"
     return is_owned and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
 
 

@@ -178,6 +178,10 @@ async def test_session_signals_workflows_and_plans(
         await session.close()
 
 
+def unavailable_everywhere(duration: timedelta) -> UnavailableOffering:
+    return UnavailableOffering(instance_type="*", zone="*", capacity_type="*", until=NOW + duration)
+
+
 async def test_pod_is_signaled_again_as_soon_as_offerings_are_available(kube_client: StubKubeClient) -> None:
     """Unchanged pods are signaled again after 10 seconds at the earliest."""
     temporal, claims, clock = FakeTemporal(), FakeNodeClaims(), SimpleNamespace(now=NOW)
@@ -189,9 +193,7 @@ async def test_pod_is_signaled_again_as_soon_as_offerings_are_available(kube_cli
 
     try:
         await wait_until(lambda: assert_signaled(1), seconds=20, poll_interval=0.05)
-        everywhere = UnavailableOffering(
-            instance_type="*", zone="*", capacity_type="*", until=NOW + timedelta(seconds=0.5)
-        )
+        everywhere = unavailable_everywhere(timedelta(seconds=0.5))
         outcome = await session.plan(PlanRequest(plan_id="p", unavailable=(everywhere,)))
         assert outcome.unschedulable == 1 and not claims.found
         clock.now = everywhere.until
@@ -243,9 +245,7 @@ async def test_pods_and_disruption_notice_available_offerings(monkeypatch: pytes
 
     try:
         await wait_until(lambda: assert_both_signaled(0, 0), seconds=20, poll_interval=0.02)
-        everywhere = UnavailableOffering(
-            instance_type="*", zone="*", capacity_type="*", until=NOW + timedelta(minutes=3)
-        )
+        everywhere = unavailable_everywhere(timedelta(minutes=3))
         outcome = await session.plan(PlanRequest(plan_id="p", unavailable=(everywhere,)))
         assert outcome.unschedulable == 1
         await asyncio.sleep(0.15)
