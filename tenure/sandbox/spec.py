@@ -29,6 +29,7 @@ class Plan:
     `lease_seconds`: duration of the Leases of Nodes; a longer one lets one machine host thousands of Nodes.
     `quick`: for few pods and no measurements: kube-scheduler tries a pod again after at most one second, and the dev
     server's timers may be shorter than a second.
+    `watch_cache`: without it, the API server reads each list from etcd, and 100,000 NodeClaims fit into its memory.
     """
 
     parts: tuple[str, ...] = PARTS
@@ -50,6 +51,7 @@ class Plan:
     kubernetes: str = field(default_factory=selected_minor)
     eviction_requests: bool = False
     quick: bool = False
+    watch_cache: bool = True
 
     def __post_init__(self) -> None:
         if unknown := set(self.parts) - set(PARTS):

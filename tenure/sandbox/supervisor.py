@@ -226,6 +226,7 @@ class Parts:
             lease_seconds=self.plan.lease_seconds,
             eviction_requests=self.plan.eviction_requests,
             quick=self.plan.quick,
+            watch_cache=self.plan.watch_cache,
         )
         self.proxy = Proxy(self.kubernetes.server, self.kubernetes.authority, ports["proxy"])
 

@@ -51,10 +51,11 @@ class Kubernetes:
         lease_seconds: int = LEASE_SECONDS,
         eviction_requests: bool = False,
         quick: bool = False,
+        watch_cache: bool = True,
     ) -> None:
         self._folder, self._logs, self._binaries = folder, logs, binaries
         self._ports, self._durable, self._lease_seconds = ports, durable, lease_seconds
-        self._eviction_requests, self._quick = eviction_requests, quick
+        self._eviction_requests, self._quick, self._watch_cache = eviction_requests, quick, watch_cache
         self._parts: dict[str, Process] = {}
         self.server = f"https://127.0.0.1:{ports['apiserver']}"
         self.kubeconfig = folder / "kubeconfig.yaml"
@@ -140,6 +141,7 @@ class Kubernetes:
             lease_seconds=self._lease_seconds,
             eviction_requests=self._eviction_requests,
             quick=self._quick,
+            watch_cache=self._watch_cache,
         )
 
     async def _start_part(self, name: str, layout: Layout) -> None:
