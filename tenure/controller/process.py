@@ -5,6 +5,7 @@ and `wait_until_acquired`, and the host of the watch checks the lease separately
 
 import asyncio
 import ctypes
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,6 +17,7 @@ from aiohttp import web
 
 from activities.ports.core import Leases
 from tenure.clock import utc_now, wait_until_set
+from tenure.gc_settings import FullCollections
 from tenure.model.errors import Fault
 
 log = structlog.get_logger(__name__)
@@ -97,11 +99,14 @@ def limit_arenas() -> None:
 
 
 async def trim_memory() -> None:
-    """Runs until cancelled; returns at once if the allocator is not glibc's."""
-    trim = _glibc_function("malloc_trim")
-    while trim:
+    """Collect garbage if memory has grown, and return free memory to the system if the allocator is glibc's. Runs until
+    cancelled."""
+    trim, collections = _glibc_function("malloc_trim"), FullCollections(time.monotonic)
+    while True:
         await asyncio.sleep(TRIM_INTERVAL_SECONDS)
-        await asyncio.to_thread(trim, 0)
+        if trim:
+            await asyncio.to_thread(trim, 0)
+        collections.collect_if_grown()
 
 
 def _glibc_function(name: str) -> Any:
