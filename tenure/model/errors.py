@@ -69,6 +69,10 @@ class BadInput(Fault):
     retryable = False
 
 
+class Preempted(Exception):
+    """A disruption pass ended without a decision, since pods wait for a plan."""
+
+
 Level = Literal["ok", "advice", "unknown", "problem"]
 """From good to bad. `unknown`: the credentials do not allow the check."""
 

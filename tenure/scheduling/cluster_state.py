@@ -1,7 +1,7 @@
 """The state of the planner process: facts in, plans out. It reads no clock and performs no I/O."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -14,6 +14,7 @@ from tenure.model.disruption.decision import Decision, DisruptionRequest
 from tenure.model.facts import NodeClaimFact, NodeFact, PodFact
 from tenure.model.instance_types import Catalogue, DevicesByNodeClass, ReservationHeadroom, UnavailableOffering
 from tenure.model.plan import Plan, PlannedNodeClaim, UnschedulablePod
+from tenure.scheduling.disruption.candidates import never_preempted
 from tenure.scheduling.disruption.decision import DisruptionContext, decide_disruption
 from tenure.scheduling.existing_nodes import ExistingNodes, NodeCache, build_existing_nodes
 from tenure.scheduling.nodeoverlays import OverlayValidation
@@ -67,8 +68,11 @@ def _separate_virtual_pods(claim: PlannedNodeClaim, virtual: Collection[str]) ->
 class ClusterState:
     """The cluster as the planner knows it. One plan at a time; the next one sees every `commit`."""
 
-    def __init__(self, settings: PlanSettings | None = None) -> None:
-        self.settings = settings or PlanSettings()
+    def __init__(
+        self, settings: PlanSettings | None = None, check_preempted: Callable[[], None] = never_preempted
+    ) -> None:
+        """`check_preempted`: called often during a preemptible request. Raises `Preempted` to end it."""
+        self.settings, self._check_preempted = settings or PlanSettings(), check_preempted
         self._facts = ClusterFacts()
         self._pod_shapes = PodShapeCache()
         self.guard = PlannerGuard(self._pod_shapes)
@@ -134,7 +138,9 @@ class ClusterState:
         return strip_virtual_pods(plan_result.model_copy(update={"unschedulable": unschedulable}), virtual)
 
     def disrupt(self, request: DisruptionRequest) -> Decision:
-        """Nodes eligible for voluntary disruption, and their replacements. Pending pods are placed first."""
+        """Nodes eligible for voluntary disruption, and their replacements. Pending pods are placed first.
+
+        Raises `Preempted`."""
         grace = (request.not_ready_grace, request.not_ready_grace_by_pool)
         shaped_pods = list(self._shape_pending_pods(request.now, []))
         inputs = self._build_pass_inputs(request.now, request.unavailable, grace, request.reservations)
@@ -151,6 +157,7 @@ class ClusterState:
                 waiting,
                 virtual,
                 self.guard.of,
+                self._check_preempted if request.preemptible else never_preempted,
             ),
             request,
         )

@@ -1,6 +1,7 @@
 """Decides voluntary disruption and creates the replacements of commands, with one planner pass at a time."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -42,7 +43,7 @@ from tenure.model.disruption.decision import (
     DisruptionSettings,
     Ineligibility,
 )
-from tenure.model.errors import Fault
+from tenure.model.errors import Fault, Preempted
 from tenure.model.nodeclaim.expiry import find_static_replacement_time
 from tenure.scheduling.disruption.blocked_nodes import blocking_reasons, nodepools_in_backoff
 
@@ -55,6 +56,8 @@ CONTINUE_AFTER: Final = timedelta(seconds=2)
 MAX_SIMULATIONS: Final = 120
 """Per pass. Over 500 nodes these take one to two seconds, during which no pod is planned."""
 MAX_CANDIDATES: Final = 100
+PREEMPTION_LIMIT: Final = timedelta(seconds=10)
+"""Since a pass was requested. It then runs to its end, so that pods which keep arriving do not stop disruption."""
 ROUNDING: Final = 1e-6
 """US dollars per hour."""
 
@@ -162,15 +165,25 @@ class DisruptionController:
         )
 
     async def evaluate(self, decide_request: DisruptionDecisionRequest | None = None) -> DisruptionPass:
-        """Run a pass without storing its commands; `decide_request` None repeats the last request. Raises TryLater."""
-        effective_request = decide_request or self._last_request
+        """Run a pass without storing its commands; `decide_request` None repeats the last request. Raises TryLater.
+
+        Plans of pods preempt the pass within `PREEMPTION_LIMIT`."""
+        effective_request, preemptible_until = decide_request or self._last_request, self._now() + PREEMPTION_LIMIT
+        while True:
+            with suppress(Preempted):
+                return await self._run_pass(effective_request, preemptible=self._now() < preemptible_until)
+
+    async def _run_pass(self, effective_request: DisruptionDecisionRequest, *, preemptible: bool) -> DisruptionPass:
         async with self._planner_client.background_lock, self._planner_client.lock:
             process = await self._planner_client.sync()
             now, disruption_changes = self._now(), self._cache.planner_changes.disruption_changes
             if blocked_reason := self._planner_client.blocked_reason():
                 return DisruptionPass(at=now, blocked=blocked_reason)
             request = await self._build_request(effective_request.under_way, now)
-            request = request.model_copy(update=self._request_updates(effective_request, now))
+            updates = self._request_updates(effective_request, now) | {"preemptible": preemptible}
+            request = request.model_copy(update=updates)
+            if preemptible and self._planner_client.waiting_plans:
+                raise Preempted
             try:
                 decision, seconds = await process.disrupt(request)
             except Fault:

@@ -13,12 +13,14 @@ from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
-from tenure.gc_settings import tune_gc
-from tenure.model.errors import InvalidObject
+from tenure.gc_settings import FullCollections, tune_gc
+from tenure.model.errors import InvalidObject, Preempted
 from tenure.model.invalid_objects import ObjectKey
 from tenure.scheduling.cluster_state import ClusterState
 
 _NICE: Final = 5
+_POLL_SECONDS: Final = 0.02
+"""Seconds between two looks at the pipe."""
 
 InvalidByKey = Mapping[ObjectKey, InvalidObject]
 Response = tuple[Any, float, str, InvalidByKey | None]
@@ -36,7 +38,7 @@ def main() -> None:
     log_as_json()
     tune_gc()
     pipe = Connection(int(sys.argv[1]))
-    serve_requests(pipe, ClusterState(pipe.recv()))
+    serve_requests(pipe, ClusterState(pipe.recv(), PreemptionCheck(pipe)))
 
 
 def log_as_json() -> None:
@@ -61,19 +63,39 @@ def _write_line(level: str, message: str, **more: str) -> None:
 
 
 def serve_requests(pipe: Connection, state: ClusterState) -> None:
-    """Serve until the other end of the pipe is closed."""
+    """Serve until the other end of the pipe is closed.
+
+    An empty message ends a running request that is preemptible, whose result is None. It has no response."""
+    collections = FullCollections(time.monotonic)
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
-            method, args, kwargs = pickle.loads(pipe.recv_bytes())
-            pipe.send_bytes(
-                pickle.dumps(_handle_request(state, method, args, kwargs), protocol=pickle.HIGHEST_PROTOCOL)
-            )
+            message = pipe.recv_bytes()
+            if message:
+                method, args, kwargs = pickle.loads(message)
+                response = _handle_request(state, method, args, kwargs)
+                pipe.send_bytes(pickle.dumps(response, protocol=pickle.HIGHEST_PROTOCOL))
+                collections.collect_if_grown()
+
+
+class PreemptionCheck:
+    """Raises `Preempted` when a message arrives during a request: the parent sends no other one before the response."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe, self._next_poll_at = pipe, 0.0
+
+    def __call__(self) -> None:
+        if time.perf_counter() >= self._next_poll_at:
+            if self._pipe.poll():
+                raise Preempted
+            self._next_poll_at = time.perf_counter() + _POLL_SECONDS
 
 
 def _handle_request(state: ClusterState, method: str, args: Any, kwargs: Any) -> Response:
     began = time.perf_counter()
     try:
         result = getattr(state, method)(*args, **kwargs)
+    except Preempted:
+        result = None
     except Exception:
         return None, 0.0, traceback.format_exc(limit=-4), None
     invalid = state.guard.invalid_objects

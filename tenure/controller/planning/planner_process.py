@@ -8,9 +8,10 @@ import pickle
 import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -26,7 +27,7 @@ from tenure.controller.planning.catalog import CatalogueFeed, LimitedCapacity, f
 from tenure.controller.planning.discovered_capacity import CapacityDiscovery
 from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.disruption.decision import Decision, DisruptionRequest
-from tenure.model.errors import Fault, TryLater
+from tenure.model.errors import Fault, Preempted, TryLater
 from tenure.model.instance_types import Catalogue, DevicesByNodeClass, ReservationHeadroom, UnavailableOffering
 from tenure.model.invalid_objects import PLANNER_STEPS
 from tenure.model.plan import Plan, PlannedNodeClaim
@@ -75,7 +76,7 @@ class PlannerProcess:
         self._pipe, self._process = start_planner(settings)
         # One thread per child: pipes block, and a dead child must not block its successor.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="planner-pipe")
-        self._lock = asyncio.Lock()
+        self._lock, self._send_lock = asyncio.Lock(), threading.Lock()
         self._broken = False
 
     @property
@@ -131,9 +132,16 @@ class PlannerProcess:
         return Plan.model_validate(plan).model_copy(update={"seconds": seconds})
 
     async def disrupt(self, request: DisruptionRequest) -> tuple[Decision, float]:
-        """One pass of voluntary disruption, and its duration in seconds."""
+        """One pass of voluntary disruption, and its duration in seconds. Raises Preempted."""
         decision, seconds = await self._call("disrupt", request)
+        if decision is None:
+            raise Preempted
         return Decision.model_validate(decision), seconds
+
+    def preempt(self) -> None:
+        """End a running disruption pass that is preemptible."""
+        with suppress(OSError), self._send_lock:
+            self._pipe.send_bytes(b"")
 
     async def stop(self) -> None:
         """Kill the child, even during a call."""
@@ -161,7 +169,9 @@ class PlannerProcess:
 
     def _send_and_receive(self, message: tuple[str, tuple[Any, ...], dict[str, Any]]) -> "Response":
         """Runs in the thread of the pipe, since pickling a catalogue of ten classes takes seconds."""
-        self._pipe.send_bytes(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
+        request = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+        with self._send_lock:
+            self._pipe.send_bytes(request)
         result: Response = pickle.loads(self._pipe.recv_bytes())
         return result
 
@@ -197,6 +207,8 @@ class PlannerClient:
         self.lock = asyncio.Lock()
         self.background_lock = asyncio.Lock()
         """Background callers take this first, so at most one of them is ahead of pods that wait for a plan."""
+        self.waiting_plans = 0
+        """Plans for pods that wait for the lock."""
         self.has_changed = False
         """The planner received changes since the last reset of this flag."""
         self.unavailable_offerings: tuple[UnavailableOffering, ...] = ()
@@ -212,6 +224,21 @@ class PlannerClient:
         if self.process:
             await self.process.stop()
             self.process = None
+
+    @asynccontextmanager
+    async def lock_for_plan(self) -> AsyncIterator[None]:
+        """The lock for a plan of pods, for which a preemptible disruption pass ends."""
+        self.waiting_plans += 1
+        try:
+            if self.lock.locked() and self.process:
+                self.process.preempt()
+            await self.lock.acquire()
+        finally:
+            self.waiting_plans -= 1
+        try:
+            yield
+        finally:
+            self.lock.release()
 
     def check_lease(self) -> None:
         """Before each NodeClaim of a plan is created: a process that was frozen meanwhile must not execute its plan.

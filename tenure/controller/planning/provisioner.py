@@ -124,7 +124,7 @@ class Provisioner:
 
     async def plan(self, request: PlanRequest) -> PlanOutcome:
         """Raises TryLater when no planner is available."""
-        async with self.planner_client.lock:
+        async with self.planner_client.lock_for_plan():
             self.capacity_discovery.apply_stored(request.discovered)
             self.planner_client.unavailable_offerings = request.unavailable
             existing = self._find_existing(request.plan_id)

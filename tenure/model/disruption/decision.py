@@ -199,6 +199,8 @@ class DisruptionRequest(Message):
     only: tuple[str, ...] = ()
     """Decide only on one command for these NodeClaims and `reason`; empty: on all commands."""
     reason: Method = "Underutilized"
+    preemptible: bool = False
+    """The pass ends without a decision when pods wait for a plan."""
 
 
 class Decision(Value):

@@ -79,6 +79,10 @@ class Candidate:
         )
 
 
+def never_preempted() -> None:
+    """For a pass that runs to its end."""
+
+
 @dataclass(frozen=True)
 class CandidateEvaluator:
     """Shared inputs to evaluate all candidates."""
@@ -91,17 +95,19 @@ class CandidateEvaluator:
     virtual: frozenset[str]
     """UIDs of virtual pods."""
     guard: Guard = no_guard
+    check_preempted: Callable[[], None] = never_preempted
     pod_budgets: PodDisruptionBudgets = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pod_budgets", PodDisruptionBudgets(self.facts.pod_budgets.values()))
 
     def evaluate_all(self) -> list[Candidate]:
-        """Every NodeClaim of a NodePool, by name. One that raises an error is no candidate."""
+        """Every NodeClaim of a NodePool, by name. One that raises an error is no candidate. Raises `Preempted`."""
         busy = {one.claim for command in self.request.under_way for one in command.candidates}
         nominated = frozenset(self.request.nominated)
         candidates = []
         for _, nodeclaim in sorted(self.facts.nodeclaims.items()):
+            self.check_preempted()
             if nodeclaim.pool:
                 with self.guard(nodeclaim, "candidate"):
                     candidates.append(self._evaluate(nodeclaim, nodeclaim.name in busy, nominated))

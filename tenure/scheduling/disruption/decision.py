@@ -13,7 +13,7 @@ from tenure.model.facts import PodFact
 from tenure.model.invalid_objects import Guard, no_guard
 from tenure.model.plan import Plan
 from tenure.scheduling.disruption.budget_usage import BudgetTracker
-from tenure.scheduling.disruption.candidates import Candidate, CandidateEvaluator, is_repair_due
+from tenure.scheduling.disruption.candidates import Candidate, CandidateEvaluator, is_repair_due, never_preempted
 from tenure.scheduling.disruption.cluster_snapshot import ClusterSnapshot
 from tenure.scheduling.disruption.commands import COMMAND_KINDS, apply_in_flight_command, build_command
 from tenure.scheduling.disruption.consolidation import (
@@ -44,10 +44,12 @@ class DisruptionContext:
     """Pending pods by UID, including virtual pods of CapacityBuffers."""
     virtual: frozenset[str] = frozenset()
     guard: Guard = no_guard
+    check_preempted: Callable[[], None] = never_preempted
+    """Called before each node and each simulation. Raises `Preempted` to end the pass."""
 
 
 def decide_disruption(context: DisruptionContext, request: DisruptionRequest) -> Decision:
-    """A pure function of its arguments."""
+    """A pure function of its arguments. Raises `Preempted`."""
     evaluator = CandidateEvaluator(
         context.inputs.facts,
         context.templates,
@@ -55,6 +57,7 @@ def decide_disruption(context: DisruptionContext, request: DisruptionRequest) ->
         _expected_pods_by_node(context),
         context.virtual,
         context.guard,
+        context.check_preempted,
     )
     return _DisruptionPass(context, request, evaluator.evaluate_all()).run()
 
@@ -88,7 +91,9 @@ class _DisruptionPass:
             "Drifted": [*drifted, *maintained],
             "Unhealthy": [*unhealthy, *maintained],
         }
-        self.snapshot = ClusterSnapshot(context.inputs, context.pass_settings, context.get_shape, closed_nodes)
+        self.snapshot = ClusterSnapshot(
+            context.inputs, context.pass_settings, context.get_shape, closed_nodes, context.check_preempted
+        )
         self.snapshot.apply_plan(context.plan, context.waiting)
         self.snapshot.close_nodepools(self.request.unsold)
         self.budget_tracker = BudgetTracker(self.request.allowed_disruptions)

@@ -77,7 +77,8 @@ def simulate_removal(
 ) -> Simulation:
     """`method` decides which existing nodes accept the pods. `ceiling`: new nodes must cost less, in US dollars per
     hour; 0 allows none. `one_node`: allow only one new node. `freed_reservation`: the removal frees one instance of
-    this capacity reservation. An error becomes the problem of this simulation."""
+    this capacity reservation. An error becomes the problem of this simulation. Raises `Preempted`."""
+    snapshot.check_preempted()
     offers_below = partial(snapshot.offers_below, ceiling, removals, freed_reservation)
     try:
         simulation = _run_simulation(snapshot, removals, method, offers_below, ceiling=ceiling, one_node=one_node)

@@ -7,7 +7,7 @@ import threading
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 
-from tenure.controller.planning.planner_child import serve_requests
+from tenure.controller.planning.planner_child import PreemptionCheck, serve_requests
 from tenure.scheduling.cluster_state import ClusterState
 from tenure.scheduling.settings import PlanSettings
 
@@ -24,7 +24,7 @@ class PlannerThread:
     pid = None
 
     def __init__(self, pipe: Connection, settings: PlanSettings) -> None:
-        self._pipe, self._state = pipe, ClusterState(settings)
+        self._pipe, self._state = pipe, ClusterState(settings, PreemptionCheck(pipe))
         self._thread = threading.Thread(target=self._serve, name="planner", daemon=True)
         self._thread.start()
 

@@ -24,10 +24,12 @@ from tenure.model.disruption.commands import (
     ReplacementRequest,
     ReplacementResult,
 )
-from tenure.model.disruption.decision import Decision
+from tenure.model.disruption.decision import Decision, DisruptionRequest
 from tenure.model.facts import NodeClaimFact
 from tenure.model.instance_types import UnavailableOffering
+from tenure.scheduling.cluster_state import ClusterState
 from tests.support.controller.builders import at, claim, node, node_class, pod, pool, stamp, with_binding
+from tests.support.product.eventually import wait_until
 from tests.unit.controller.planning import provisioner_harness
 from tests.unit.scheduling.builders import COMMON
 
@@ -405,7 +407,37 @@ async def test_next_pass_starts_with_unreached_candidates_until_the_round_ends(
     assert found.next_pass_at is None, "nothing changes, so no further pass is due"
 
 
-async def test_plan_runs_before_all_disruption_passes_but_the_current_one(harness: DisruptionHarness) -> None:
+async def test_plans_preempt_a_disruption_pass_for_ten_seconds(
+    harness: DisruptionHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.add_node("big", "m.2xlarge", 1)
+    harness.add_pods(1)
+    await harness.plan()
+    started: list[bool] = []
+    disrupt = ClusterState.disrupt
+
+    def wait_until_preempted(self: ClusterState, request: DisruptionRequest) -> Decision:
+        started.append(request.preemptible)
+        while request.preemptible:
+            self._check_preempted()
+        return disrupt(self, request)
+
+    monkeypatch.setattr(ClusterState, "disrupt", wait_until_preempted)  # The planner is a thread.
+    deciding = asyncio.create_task(harness.compute_disruption())
+    for passes in (1, 2):
+
+        async def is_started(passes: int = passes) -> None:
+            assert len(started) == passes
+
+        await wait_until(is_started, poll_interval=0.01)
+        harness.now += timedelta(seconds=5)
+        assert (await harness.plan()).blocked == ""
+        assert not deciding.done()
+    decision = await deciding
+    assert (decision.blocked, decision.excluded, started) == ("", 1, [True, True, False])
+
+
+async def test_plan_runs_before_disruption_passes_that_wait(harness: DisruptionHarness) -> None:
     harness.add_node("big", "m.2xlarge", 1)
     await harness.compute_disruption()
     harness.add_pods(3)
@@ -420,4 +452,4 @@ async def test_plan_runs_before_all_disruption_passes_but_the_current_one(harnes
     ]
     await asyncio.sleep(0)
     await asyncio.gather(record_order("planned", harness.plan()), *deciding)
-    assert order.index("planned") <= 2
+    assert order.index("planned") == 0

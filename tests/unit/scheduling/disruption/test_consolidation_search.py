@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 
 from tenure.model.disruption.decision import DisruptionRequest, DisruptionSettings
+from tenure.model.errors import Preempted
 from tenure.model.extra_capacity import BufferFact
 from tenure.model.instance_types import Catalogue, ReservationHeadroom
 from tenure.scheduling.disruption.budget_usage import BudgetTracker
@@ -72,6 +73,32 @@ def test_decision_has_no_side_effects() -> None:
     before = state.provision(now=NOW)
     assert state.disrupt(DisruptionRequest(now=NOW)) == state.disrupt(DisruptionRequest(now=NOW))
     assert state.provision(now=NOW) == before
+
+
+def test_pass_that_is_preempted_at_any_time_has_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = (
+        Fleet().node("a", "m.2xlarge", *pods(2)).node("b", "m.xlarge", pod()).node("c", "m.large", drifted="AMIDrift")
+    )
+    remaining_checks = 0
+
+    def check_preempted() -> None:
+        nonlocal remaining_checks
+        if remaining_checks == 0:
+            raise Preempted
+        remaining_checks -= 1
+
+    state = fleet.to_cluster().state
+    monkeypatch.setattr(state, "_check_preempted", check_preempted)
+    request = DisruptionRequest(now=NOW, preemptible=True)
+    expected, decided, preempted = state.disrupt(DisruptionRequest(now=NOW)), None, 0
+    while decided is None:
+        remaining_checks = preempted
+        try:
+            decided = state.disrupt(request)
+        except Preempted:
+            preempted += 1
+    assert decided == expected == state.disrupt(DisruptionRequest(now=NOW))
+    assert preempted == len(fleet.nodeclaims) + expected.simulations, "before each node and each simulation"
 
 
 @pytest.mark.parametrize(
