@@ -13,7 +13,7 @@ from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.nominations import NOMINATION_TTL, REPLAN_WITHIN, Nomination, Nominations
 from tenure.controller.cluster_pause import ClusterPause
 from tenure.controller.interruption.notifier import INTERRUPTION_WINDOW
-from tenure.model.base import parse_timestamp
+from tenure.model.base import instance_id_of, parse_timestamp
 from tenure.model.disruption.commands import ActivePause
 from tenure.model.facts import NodeClaimFact, NodeFact
 from tenure.policy.lifecycle.pauses import pause_blocker
@@ -69,7 +69,16 @@ annotations of a command whose workflow was terminated stay longer."""
 
 def terminating_nodes(cache: ClusterCache) -> Iterable[str]:
     """Nodes of NodeClaims that are being deleted, or whose instance AWS reclaims."""
-    return (name for name in cache.nodes if is_terminating(cache, name))
+    ending = {
+        instance_id_of(one.provider_id)
+        for one in cache.nodeclaims.values()
+        if one.deleting or one.name in cache.interrupted
+    }
+    return (
+        name
+        for name, node in cache.nodes.items()
+        if (node.deleting or (ending and instance_id_of(node.provider_id) in ending)) and is_terminating(cache, name)
+    )
 
 
 def is_terminating(cache: ClusterCache, name: str) -> bool:

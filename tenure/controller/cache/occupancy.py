@@ -62,9 +62,10 @@ class Occupancy:
         step = _reschedulable_count(after) - _reschedulable_count(before)
         if step == 0:
             return False
-        bound_at = after.bound if step > 0 and after is not None and before is None else None
+        arrived = after if step > 0 and before is None else None
+        at = (arrived and _bound_at(arrived)) or now
         last = self._last_pod_events.get(node)
-        self._last_pod_events[node] = max(bound_at or now, last) if last else bound_at or now
+        self._last_pod_events[node] = max(at, last) if last else at
         had = self._counts.get(node, 0)
         has = had + step
         if has > 0:
@@ -73,6 +74,11 @@ class Occupancy:
             self._counts.pop(node, None)
             self._vacated_at[node] = now
         return (had > 0) != (has > 0)
+
+
+def _bound_at(pod: PodFact) -> datetime | None:
+    """A pod that was created with the name of its node may have no condition PodScheduled."""
+    return pod.bound or pod.started
 
 
 def _reschedulable_count(pod: PodFact | None) -> int:

@@ -353,8 +353,15 @@ def test_planner_receives_the_last_pod_event_of_a_node(harness: CacheHarness) ->
     assert nodeclaim.last_pod_event == at(30) == last_pod_event(harness)
 
 
-def test_pod_event_of_a_pod_first_seen_as_bound_is_its_binding(harness: CacheHarness) -> None:
-    harness.apply_objects("pods", with_binding(pod("a", on="n2"), -3600))
+CREATED_ON_NODE = {**pod("a", on="n2"), "status": {"phase": "Running", "startTime": builders.stamp(-3600)}}
+
+
+@pytest.mark.parametrize(
+    "raw", [with_binding(pod("a", on="n2"), -3600), CREATED_ON_NODE], ids=["bound", "created with its node"]
+)
+def test_pod_event_of_a_pod_first_seen_as_bound_is_its_binding(harness: CacheHarness, raw: builders.Json) -> None:
+    """Otherwise each restart would start `consolidateAfter` of all nodes again."""
+    harness.apply_objects("pods", raw)
     harness.apply_objects("nodes", node("n2", of="c2"))
     harness.apply_objects("nodeclaims", claim("c2", phase="Initialized"))
     facts = {one.key: one.fact for one in harness.cache.drain_planner_changes()}
