@@ -6,7 +6,7 @@ Each kind takes effect as it syncs; nothing here waits for all kinds.
 import asyncio
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime
 from typing import Final
 
@@ -91,17 +91,25 @@ class WatchedCluster:
         async with asyncio.TaskGroup() as group:
             for name, watch in {**self._watches, **self._optional_watches}.items():
                 group.create_task(watch.run(), name=f"watch-{name}")
-                group.create_task(self._requeue_pods_once_synced(watch), name=f"watch-{name}-synced")
+                group.create_task(self._requeue_pods_after(watch.synced.wait), name=f"watch-{name}-synced")
+            group.create_task(self._requeue_pods_after(self.wait_until_synced), name="watch-all-synced")
             group.create_task(self.policies.run(), name="watch-policies")
             if self.buffers:
                 group.create_task(self._run_buffers(self.buffers), name="watch-buffers")
 
     async def wait_until_synced(self) -> None:
         """Wait for every kind, since a plan needs all of them. Optional kinds may be missing."""
-        for watch in self._watches.values():
-            await watch.synced.wait()
-        for watch in self._optional_watches.values():
-            await watch.attempted.wait()
+        for event in self._sync_events():
+            await event.wait()
+
+    @property
+    def is_all_synced(self) -> bool:
+        """Whether `wait_until_synced` would return."""
+        return all(event.is_set() for event in self._sync_events())
+
+    def _sync_events(self) -> Iterator[asyncio.Event]:
+        yield from (watch.synced for watch in self._watches.values())
+        yield from (watch.attempted for watch in self._optional_watches.values())
 
     def is_synced(self, *kinds: resources.Resource) -> bool:
         return all(self._watches[one.plural].synced.is_set() for one in kinds)
@@ -128,8 +136,8 @@ class WatchedCluster:
         if kind == resources.NAMESPACES.plural:
             self.pause.on_deltas(deltas)
 
-    async def _requeue_pods_once_synced(self, watch: ListWatch) -> None:
-        await watch.synced.wait()
+    async def _requeue_pods_after(self, wait: Callable[[], Awaitable[object]]) -> None:
+        await wait()
         self.cache.requeue_pods()
 
     async def _run_buffers(self, buffers: CapacityBuffers) -> None:

@@ -50,7 +50,7 @@ async def connect_kubernetes(
     except Fault as fault:
         raise SettingsError(f"{where}: {fault.message}") from fault
     try:
-        await cluster.claims.list()
+        await cluster.claims.check_access()
     except Fault as fault:
         await cluster.close()
         raise SettingsError(f"{where}: NodeClaims cannot be listed: {fault.message}") from fault

@@ -77,6 +77,8 @@ class SyncedKinds:
     """LifecyclePolicies, and the NodePools that they select."""
     drains: bool = True
     """PodDisruptionBudgets, VolumeAttachments and PersistentVolumes."""
+    plans: bool = True
+    """Everything that a plan reads."""
     pauses: bool = True
     """Namespaces; an annotation of the worker's namespace pauses the whole cluster."""
 

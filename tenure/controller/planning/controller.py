@@ -36,6 +36,9 @@ from tenure.tracing.recorder import TRACES
 from tenure.tracing.spans import span_of_pending_pods
 from workflows import ids
 
+_SYNC_LIMIT: Final = timedelta(minutes=1)
+"""A new host signals pending pods once all kinds are synced. While it lists thousands of objects, a workflow task of
+Provisioning, whose history it has to replay, would take longer than its timeout of ten seconds."""
 _NEW_POD: Final = timedelta(seconds=10)
 """A pod that has had no plan for longer does not delay disruption: something prevents its plan."""
 
@@ -55,6 +58,8 @@ class ProvisioningController:
     ) -> None:
         self._cache, self._nominations, self._buffers = cluster.cache, cluster.nominations, cluster.buffers
         self._pod_verdicts, self._now = cluster.pod_verdicts, now
+        self._signals_from = now() + _SYNC_LIMIT
+        """Pods are signaled from then on, although no plan is possible without all kinds."""
         self._signal_queue, self._workflow_id = signal_queue, ids.provisioning(settings.cluster)
         state = ProvisioningState(cluster=settings.cluster, window=settings.window)
         self._start = Start("Provisioning", state, summary=f"provisioning of {settings.cluster}")
@@ -92,7 +97,7 @@ class ProvisioningController:
         )
         self._backoff_tracker = self.provisioner.backoff_tracker
         self._trigger = ProvisioningTrigger(
-            self._cache, self._nominations, cluster.not_ready, self._buffers, self._signal_pending_pods
+            self._cache, self._nominations, cluster.not_ready, self._buffers, self._signal_pending_pods, now
         )
         self.warm_up = PlanningWarmUp(
             self._cache,
@@ -117,12 +122,13 @@ class ProvisioningController:
         if known.pods and self._backoff_tracker.end_if_released():
             no_pods = ObservedDemand(number=CLOCK.next_number(), pods=0, newest_pod_at=now, at_once=True)
             self._signal_pending_pods(no_pods)
-        self._trigger.update(changes, now, known=known.pods)
+        self._trigger.update(changes, now, known=known.pods and (known.plans or now >= self._signals_from))
 
     @property
     def wake_times(self) -> list[datetime | None]:
         """Times at which to check again without a change."""
         return [
+            self._signals_from if self._now() < self._signals_from else None,
             self._discovered_capacity_notifier.next_attempt_at,
             self._interrupted_capacity.next_expiry,
             *self._trigger.wake_times,

@@ -31,6 +31,10 @@ class KubeNodeClaims(AnnotationPatcher):
         """An invalid NodeClaim has only its identity and conditions, and is protected from disruption."""
         return await self._claims.read_each(NodeClaim.from_object, _read_identity, labels)
 
+    async def check_access(self) -> None:
+        """Raises Fault if NodeClaims cannot be listed."""
+        await self._claims.check_access()
+
     async def create(self, claim: NodeClaim) -> NodeClaim:
         return NodeClaim.from_object(await self._claims.create(claim.to_object()))
 

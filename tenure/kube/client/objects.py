@@ -58,6 +58,10 @@ class Objects:
             continue_token = params["continue"] = response["metadata"].get("continue") or ""
             response, item = {}, None
 
+    async def check_access(self) -> None:
+        """Raises Fault if the objects cannot be listed."""
+        await self.client.request("GET", self._object_path(), params={"limit": "1"})
+
     async def read_each(
         self,
         read: Callable[[Json], T],

@@ -17,6 +17,7 @@ from tenure.controller import session as session_module
 from tenure.controller.cache.changes import CacheChanged
 from tenure.controller.drift import DriftDetector
 from tenure.controller.planning import catalog
+from tenure.controller.planning import controller as planning_controller
 from tenure.controller.planning.provisioner import Provisioner
 from tenure.controller.session import GATHER_SECONDS, MAX_PLAN_WAIT_SECONDS, ControllerSession
 from tenure.controller.settings import ControllerSettings
@@ -325,6 +326,32 @@ async def test_slow_pass_waits_for_the_plan_of_a_new_pod(
             session.cluster.cache.on_deltas("pods", [Delta(pod("new", on="n1"))])
         async with asyncio.timeout(MAX_PLAN_WAIT_SECONDS / 2):
             assert not (await decision).blocked
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await session.close()
+
+
+@pytest.mark.parametrize("limit", [timedelta(minutes=1), timedelta()], ids=["early", "after the limit"])
+async def test_pods_are_signaled_once_all_kinds_are_synced(
+    kube_client: StubKubeClient, monkeypatch: pytest.MonkeyPatch, limit: timedelta
+) -> None:
+    monkeypatch.setattr(planning_controller, "_SYNC_LIMIT", limit)
+    monkeypatch.setattr(list_watch, "_LONGEST_PAUSE", 0.05)
+    kube_client.faults["csinodes"] = TryLater("no response")
+    temporal = FakeTemporal()
+    session = build_session(kube_client, temporal, FakeNodeClaims())
+    task = asyncio.create_task(session.run())
+
+    async def assert_signaled(workflow: str) -> None:
+        assert workflow in {one.workflow_id for one in temporal.sent}
+
+    try:
+        await wait_until(lambda: assert_signaled("demo/nodeclaim/c1/uid-c1"), seconds=20, poll_interval=0.01)
+        await asyncio.sleep(2 * GATHER_SECONDS)
+        assert ("demo/provisioning" in {one.workflow_id for one in temporal.sent}) is not bool(limit)
+        kube_client.faults.clear()
+        await wait_until(lambda: assert_signaled("demo/provisioning"), seconds=20, poll_interval=0.01)
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
