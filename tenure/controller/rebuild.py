@@ -3,9 +3,9 @@
 The cluster is listed once, and the caches, digests and starts are those of a session, so that both start the same."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import Final, Literal
 
 from temporalio.client import Client
@@ -52,24 +52,29 @@ READ: Final = (
 
 
 class Snapshot:
-    def __init__(
-        self,
-        settings: ControllerSettings,
-        kube: KubeAdapters,
-        objects: Mapping[str, Sequence[Json]],
-        *,
-        now: datetime,
-        number: int,
-    ) -> None:
-        """`objects`: by plural. `number`: of these observations; later ones have higher numbers."""
+    """Call `add` for every object, and then `complete`. Objects are not stored: 100,000 NodeClaims would need 2 GB."""
+
+    def __init__(self, settings: ControllerSettings, kube: KubeAdapters, *, now: datetime, number: int) -> None:
+        """`number`: of these observations; later ones have higher numbers."""
         self.settings, self.now = settings, now
-        self._metadata = {plural: [one["metadata"] for one in found] for plural, found in objects.items()}
+        self._workflow_ids = set[str]()
         self._cluster = WatchedCluster(settings, kube, lambda: now)
         self.cache = self._cluster.cache
-        for plural, found in objects.items():
-            self._cluster.on_deltas(plural, [Delta(one) for one in found])
         self._number = number
         self._observers = LifecycleObservers(self.cache, self._cluster.policies, self._cluster.pause)
+
+    def add(self, plural: str, item: Json) -> None:
+        cluster, name, uid = self.settings.cluster, item["metadata"]["name"], item["metadata"]["uid"]
+        match plural:
+            case resources.NODE_CLAIMS.plural:
+                self._workflow_ids.add(ids.nodeclaim(cluster, name, uid))
+            case resources.NODE_POOLS.plural:
+                self._workflow_ids.add(ids.nodepool(cluster, name))
+            case resources.EC2_NODE_CLASSES.plural:
+                self._workflow_ids.add(ids.nodeclass(cluster, name))
+        self._cluster.on_deltas(plural, [Delta(item)])
+
+    def complete(self) -> None:
         self._observers.update(self.cache.drain_changes(), True, counted=True)
 
     def make_notifier(self, signal_queue: SignalQueue) -> WorkflowNotifier:
@@ -91,18 +96,12 @@ class Snapshot:
 
     def workflow_ids(self) -> frozenset[str]:
         """Of NodeClaims, NodePools and EC2NodeClasses, also of invalid ones, which the cache lacks."""
-        cluster, metadata = self.settings.cluster, self._metadata
-        return frozenset(
-            [
-                *(ids.nodeclaim(cluster, one["name"], one["uid"]) for one in metadata[resources.NODE_CLAIMS.plural]),
-                *(ids.nodepool(cluster, one["name"]) for one in metadata[resources.NODE_POOLS.plural]),
-                *(ids.nodeclass(cluster, one["name"]) for one in metadata[resources.EC2_NODE_CLASSES.plural]),
-            ]
-        )
+        return frozenset(self._workflow_ids)
 
-    @property
+    @cached_property
     def synced_kinds(self) -> SyncedKinds:
-        """All kinds are synced, but no plan has nominated nodes to pending pods yet."""
+        """All kinds are synced, but no plan has nominated nodes to pending pods yet. It takes time that grows with the
+        cluster."""
         until = self.now + WARM_UP if needs_plan(self.cache, self.now) else None
         return SyncedKinds(
             nodeclaims=True, nodes=True, pods=True, nodepools=True, nodeclasses=True, warm_up_until=until
@@ -119,12 +118,17 @@ class Snapshot:
 
 async def read(kube: KubeAdapters, settings: ControllerSettings, now: datetime) -> Snapshot:
     """Raises Fault when the API server does not respond or rejects a request."""
-    number = CLOCK.next_number()
+    snapshot = Snapshot(settings, kube, now=now, number=CLOCK.next_number())
+
+    async def read_kind(resource: resources.Resource) -> None:
+        async for item in Objects(kube.client, resource).iterate():
+            snapshot.add(resource.plural, item)
+
     *first, last = READ
-    lists = await asyncio.gather(*(Objects(kube.client, one).list() for one in first))
-    objects = {one.plural: found for one, found in zip(first, lists, strict=True)}
-    objects[last.plural] = await Objects(kube.client, last).list()
-    return Snapshot(settings, kube, objects, now=now, number=number)
+    await asyncio.gather(*map(read_kind, first))
+    await read_kind(last)
+    snapshot.complete()
+    return snapshot
 
 
 Kind = Literal["SearchAttribute", "Cluster", "EC2NodeClass", "NodePool", "NodeClaim"]

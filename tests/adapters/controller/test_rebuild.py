@@ -47,7 +47,11 @@ class RebuildCluster:
         running_workflows = await list_running_workflows(self.temporal, self.name)
         settings = ControllerSettings(cluster=self.name)
         kube = cast(KubeAdapters, SimpleNamespace(client=None, lifecycle_policies=None))
-        snapshot = Snapshot(settings, kube, self.objects, now=datetime.now(UTC), number=time.time_ns())
+        snapshot = Snapshot(settings, kube, now=datetime.now(UTC), number=time.time_ns())
+        for plural, found in self.objects.items():
+            for one in found:
+                snapshot.add(plural, one)
+        snapshot.complete()
         return Rebuild(self.temporal, snapshot, running_workflows)
 
     async def find_missing(self) -> list[Discrepancy]:
