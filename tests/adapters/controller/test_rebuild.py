@@ -12,6 +12,8 @@ import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.contrib.pydantic import pydantic_data_converter
 
+from tenure.controller import rebuild
+from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.rebuild import Discrepancy, Rebuild, Snapshot, list_running_workflows
 from tenure.controller.settings import ControllerSettings
 from tenure.controller.temporal.client import Installation
@@ -58,9 +60,9 @@ class RebuildCluster:
         return await (await self.rebuild()).find_discrepancies()
 
     async def repair(self) -> list[Discrepancy]:
-        rebuild = await self.rebuild()
-        found = await rebuild.find_discrepancies()
-        await rebuild.repair(found, Installation(self.name, queue="events"))
+        current = await self.rebuild()
+        found = await current.find_discrepancies()
+        await current.repair(found, Installation(self.name, queue="events"))
         return found
 
     def workflow_id(self, name: str) -> str:
@@ -109,6 +111,20 @@ async def test_repair_starts_missing_workflows_once(cluster: RebuildCluster) -> 
     await cluster.wait_until_visible("c1", "c2")
     assert await cluster.repair() == []
     assert await cluster.history_events(cluster.workflow_id("c1")) == before
+
+
+async def test_pods_that_need_a_plan_are_looked_for_once(
+    cluster: RebuildCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For each NodeClaim, it would take hours with 100,000 of them."""
+    looked_at: list[datetime] = []
+
+    def needs_plan(cache: ClusterCache, now: datetime) -> bool:
+        looked_at.append(now)
+        return False
+
+    monkeypatch.setattr(rebuild, "needs_plan", needs_plan)
+    assert len(names(await cluster.repair(), "NodeClaim")) == 2 and len(looked_at) == 1
 
 
 async def test_workflow_of_an_invalid_object_is_not_orphaned(cluster: RebuildCluster) -> None:
