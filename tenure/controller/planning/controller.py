@@ -122,7 +122,10 @@ class ProvisioningController:
         if known.pods and self._backoff_tracker.end_if_released():
             no_pods = ObservedDemand(number=CLOCK.next_number(), pods=0, newest_pod_at=now, at_once=True)
             self._signal_pending_pods(no_pods)
-        self._trigger.update(changes, now, known=known.pods and (known.plans or now >= self._signals_from))
+        is_late = known.pods and not known.plans and now >= self._signals_from
+        if is_late:
+            changes.pods = True
+        self._trigger.update(changes, now, known=(known.pods and known.plans) or is_late)
 
     @property
     def wake_times(self) -> list[datetime | None]:

@@ -139,7 +139,10 @@ class PlannerProcess:
         return Decision.model_validate(decision), seconds
 
     def preempt(self) -> None:
-        """End a running disruption pass that is preemptible."""
+        """End a running disruption pass that is preemptible. A planner that reads nothing does not delay the caller."""
+        asyncio.get_running_loop().run_in_executor(None, self._send_preemption)
+
+    def _send_preemption(self) -> None:
         with suppress(OSError), self._send_lock:
             self._pipe.send_bytes(b"")
 

@@ -437,6 +437,17 @@ async def test_plans_preempt_a_disruption_pass_for_ten_seconds(
     assert (decision.blocked, decision.excluded, started) == ("", 1, [True, True, False])
 
 
+@pytest.mark.timeout(20)
+async def test_planner_that_reads_nothing_does_not_stop_the_event_loop(harness: DisruptionHarness) -> None:
+    harness.add_pods(1)
+    await harness.plan()
+    process = harness.provisioner.planner_client.process
+    assert process is not None
+    with process._send_lock:  # As while a message waits for the planner to read it.
+        process.preempt()
+    assert (await harness.plan("plan-2")).blocked == ""
+
+
 async def test_plan_runs_before_disruption_passes_that_wait(harness: DisruptionHarness) -> None:
     harness.add_node("big", "m.2xlarge", 1)
     await harness.compute_disruption()
