@@ -113,18 +113,18 @@ async def test_repair_starts_missing_workflows_once(cluster: RebuildCluster) -> 
     assert await cluster.history_events(cluster.workflow_id("c1")) == before
 
 
-async def test_pods_that_need_a_plan_are_looked_for_once(
+async def test_pods_that_need_a_plan_are_searched_once(
     cluster: RebuildCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For each NodeClaim, it would take hours with 100,000 of them."""
-    looked_at: list[datetime] = []
+    calls: list[datetime] = []
 
     def needs_plan(cache: ClusterCache, now: datetime) -> bool:
-        looked_at.append(now)
+        calls.append(now)
         return False
 
     monkeypatch.setattr(rebuild, "needs_plan", needs_plan)
-    assert len(names(await cluster.repair(), "NodeClaim")) == 2 and len(looked_at) == 1
+    assert len(names(await cluster.repair(), "NodeClaim")) == 2 and len(calls) == 1
 
 
 async def test_workflow_of_an_invalid_object_is_not_orphaned(cluster: RebuildCluster) -> None:
