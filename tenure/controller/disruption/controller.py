@@ -54,7 +54,7 @@ RETRY_AFTER: Final = timedelta(seconds=10)
 CONTINUE_AFTER: Final = timedelta(seconds=2)
 """After a pass that did not reach all candidates: pending pods are planned in between."""
 MAX_SIMULATIONS: Final = 120
-"""Per pass. Over 500 nodes these take one to two seconds, during which no pod is planned."""
+"""Per pass. Over 500 nodes these take one to two seconds."""
 MAX_CANDIDATES: Final = 100
 PREEMPTION_LIMIT: Final = timedelta(seconds=10)
 """Since a pass was requested. It then runs to its end, so that pods which keep arriving do not stop disruption."""
