@@ -15,9 +15,11 @@ NEVER: Final = 1_000_000
 THRESHOLDS: Final = 10_000, 10, NEVER
 """Python's defaults are 700, 10 and 10. Full collections run only when memory has grown."""
 MEMORY_GROWTH: Final = 1.1
-"""A full collection is due when the process has so much more memory than after the last one."""
+"""A full collection is due when memory has grown by this factor since the last one."""
 MIN_INTERVAL_SECONDS: Final = 60.0
 """Between full collections, also while memory grows."""
+MAX_INTERVAL_SECONDS: Final = 3600.0
+"""After this time a full collection runs without growth, so that garbage has a bound."""
 _STATM: Final = Path("/proc/self/statm")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
@@ -39,13 +41,16 @@ class FullCollections:
 
     def __init__(self, now: Callable[[], float], read_bytes: Callable[[], int] = read_resident_bytes) -> None:
         """`now`: a monotonic clock, in seconds."""
-        self._read_bytes, self._now = read_bytes, now
-        self._previous_bytes, self._due_at = read_bytes(), now() + MIN_INTERVAL_SECONDS
+        self._now, self._read_bytes = now, read_bytes
+        self._collected_at, self._least_bytes = now(), read_bytes()
 
     def collect_if_grown(self) -> bool:
         """Whether a collection ran."""
-        if self._now() < self._due_at or self._read_bytes() < self._previous_bytes * MEMORY_GROWTH:
+        elapsed, resident = self._now() - self._collected_at, self._read_bytes()
+        self._least_bytes = min(self._least_bytes, resident)
+        is_grown = resident >= self._least_bytes * MEMORY_GROWTH and elapsed >= MIN_INTERVAL_SECONDS
+        if not is_grown and elapsed < MAX_INTERVAL_SECONDS:
             return False
         gc.collect()
-        self._previous_bytes, self._due_at = self._read_bytes(), self._now() + MIN_INTERVAL_SECONDS
+        self._collected_at, self._least_bytes = self._now(), self._read_bytes()
         return True

@@ -17,15 +17,39 @@ def count_cycles() -> int:
     return sum(isinstance(one, Cycle) for one in gc.get_objects())
 
 
+class FakeProcess:
+    """A process whose time and memory a test sets."""
+
+    def __init__(self) -> None:
+        self.seconds, self.resident_bytes = 0.0, 100
+        self.collections = FullCollections(lambda: self.seconds, lambda: self.resident_bytes)
+
+    def is_collected_at(self, seconds: float, resident_bytes: int) -> bool:
+        self.seconds, self.resident_bytes = seconds, resident_bytes
+        return self.collections.collect_if_grown()
+
+
 def test_full_collection_runs_when_memory_has_grown_since_the_last_one() -> None:
-    sizes = iter([100, 109, 111, 150, 164, 166, 140, 153, 155])
-    times = iter(range(0, 10 * 60, 30))
-    collections = FullCollections(lambda: next(times), lambda: next(sizes))
+    process = FakeProcess()
     Cycle()
-    assert [collections.collect_if_grown() for _ in range(2)] == [False, False], "too early, and only 109"
+    assert not process.is_collected_at(59, 200) and not process.is_collected_at(60, 109)
     assert count_cycles() == 1
-    assert collections.collect_if_grown() and count_cycles() == 0
-    assert [collections.collect_if_grown() for _ in range(4)] == [False, False, True, False], "compared with 150"
+    assert process.is_collected_at(61, 150) and count_cycles() == 0
+    assert not process.is_collected_at(120, 200), "too early"
+    assert not process.is_collected_at(121, 164) and process.is_collected_at(122, 166)
+
+
+def test_growth_is_compared_with_the_least_memory_since_the_last_collection() -> None:
+    """Memory is returned to the system only after a collection."""
+    process = FakeProcess()
+    assert process.is_collected_at(60, 200)
+    assert not process.is_collected_at(120, 100) and process.is_collected_at(180, 111)
+
+
+def test_garbage_without_growth_is_collected_after_an_hour() -> None:
+    process = FakeProcess()
+    assert not process.is_collected_at(3599, 100) and process.is_collected_at(3600, 100)
+    assert not process.is_collected_at(7199, 100) and process.is_collected_at(7200, 100)
 
 
 @pytest.mark.parametrize("has_proc", [True, False])

@@ -63,7 +63,7 @@ class Occupancy:
         if step == 0:
             return False
         arrived = after if step > 0 and before is None else None
-        at = (arrived and _bound_at(arrived)) or now
+        at = min((arrived and _bound_at(arrived)) or now, now)
         last = self._last_pod_events.get(node)
         self._last_pod_events[node] = max(at, last) if last else at
         had = self._counts.get(node, 0)

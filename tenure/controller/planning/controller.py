@@ -97,7 +97,7 @@ class ProvisioningController:
         )
         self._backoff_tracker = self.provisioner.backoff_tracker
         self._trigger = ProvisioningTrigger(
-            self._cache, self._nominations, cluster.not_ready, self._buffers, self._signal_pending_pods, now
+            self._cache, self._nominations, cluster.not_ready, self._buffers, self._signal_pending_pods
         )
         self.warm_up = PlanningWarmUp(
             self._cache,

@@ -172,9 +172,8 @@ class PlannerProcess:
 
     def _send_and_receive(self, message: tuple[str, tuple[Any, ...], dict[str, Any]]) -> "Response":
         """Runs in the thread of the pipe, since pickling a catalogue of ten classes takes seconds."""
-        request = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
         with self._send_lock:
-            self._pipe.send_bytes(request)
+            self._pipe.send_bytes(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
         result: Response = pickle.loads(self._pipe.recv_bytes())
         return result
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from tenure.clock import CLOCK
 from tenure.controller.cache.availability import NotReadyTracker, terminating_nodes
-from tenure.controller.cache.changes import ChangeSet, PendingPodChanged
+from tenure.controller.cache.changes import ChangeSet
 from tenure.controller.cache.cluster_cache import ClusterCache
 from tenure.controller.cache.nominations import Nomination, Nominations
 from tenure.controller.capacity_buffers import CapacityBuffers
@@ -30,7 +30,6 @@ MAX_RENEW_INTERVAL: Final = timedelta(seconds=60)
 class Batcher:
     def __init__(self) -> None:
         self._first_seen: dict[str, datetime] = {}
-        """When kube-scheduler reported the pod as unschedulable, or the first call with the pod."""
         self._nominated: set[str] = set()
         """Pods that wait for their nominated node."""
         self._losses: dict[str, int] = {}
@@ -41,10 +40,6 @@ class Batcher:
         self._interval = MIN_RENEW_INTERVAL
         self.next_attempt_at: datetime | None = None
         """When to call `decide_signal` again without a change; None without pending pods."""
-
-    def observe(self, uid: str, now: datetime) -> None:
-        """The pod needs a node. Batches of changes are handled later, and the batch window does not wait for that."""
-        self._first_seen.setdefault(uid, now)
 
     def decide_signal(
         self, pending: Sequence[PodFact], now: datetime, nominated: Collection[str] = ()
@@ -191,9 +186,7 @@ class ProvisioningTrigger:
         not_ready: NotReadyTracker,
         buffers: CapacityBuffers | None,
         notify: Callable[[ObservedDemand], None],
-        now: Callable[[], datetime],
     ) -> None:
-        self._now = now
         self._cache, self._nominations, self._not_ready, self._buffers = cache, nominations, not_ready, buffers
         self._notify, self._batcher = notify, Batcher()
         self._next_expiry: datetime | None = None
@@ -203,7 +196,6 @@ class ProvisioningTrigger:
         self._offerings_available_at: datetime | None = None
         """When offerings that were unavailable for a plan are available."""
         self._offerings_released_at = _NEVER
-        cache.subscribe(PendingPodChanged, self._on_pending_pod)
 
     @property
     def wake_times(self) -> list[datetime]:
@@ -225,10 +217,6 @@ class ProvisioningTrigger:
         """Signal all pods again when offerings are available for them. None if all are available."""
         times = [one for one in (at, self._offerings_available_at) if one is not None]
         self._offerings_available_at = min(times, default=None)
-
-    def _on_pending_pod(self, event: PendingPodChanged) -> None:
-        if event.new is not None and event.new.unschedulable:
-            self._batcher.observe(event.uid, self._now())
 
     def _release_limits(self, changed: Iterable[str]) -> bool:
         """Whether a launch or a deletion leaves more of a NodePool's limits, so that pending pods may fit."""

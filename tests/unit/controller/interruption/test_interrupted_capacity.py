@@ -155,7 +155,7 @@ def test_burst_within_seconds_is_one_batch(harness: InterruptedCapacityHarness) 
     harness.add_nodes(*names)
     notified: list[ObservedDemand] = []
     provisioning_trigger = ProvisioningTrigger(
-        harness.cache, Nominations(), not_ready_tracker(harness), None, notified.append, lambda: harness.now
+        harness.cache, Nominations(), not_ready_tracker(harness), None, notified.append
     )
     for step in range(30):
         harness.now = at(step / 10)
@@ -176,7 +176,7 @@ def test_successors_of_evicted_pods_do_not_keep_the_batch_open(harness: Interrup
     harness.add_nodes("a", "b", "c")
     notified: list[ObservedDemand] = []
     provisioning_trigger = ProvisioningTrigger(
-        harness.cache, Nominations(), not_ready_tracker(harness), None, notified.append, lambda: harness.now
+        harness.cache, Nominations(), not_ready_tracker(harness), None, notified.append
     )
     for name in ("a", "b", "c"):
         harness.interrupt(name)

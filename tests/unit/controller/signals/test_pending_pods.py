@@ -1,6 +1,5 @@
 """Which pods are pending demand, how long a nomination lasts, and when the workflow is signaled."""
 
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from itertools import pairwise
 
@@ -213,24 +212,6 @@ def test_other_arrivals_do_not_change_nominations(arrived: str, target: str, sec
 # --- when the workflow is signaled ---
 
 
-def make_trigger(
-    harness: CacheHarness, notify: Callable[[ObservedDemand], None], now: Callable[[], datetime] = lambda: at(0)
-) -> ProvisioningTrigger:
-    return ProvisioningTrigger(harness.cache, Nominations(), not_ready_tracker(harness), None, notify, now)
-
-
-def test_batch_window_starts_when_a_pod_is_unschedulable_and_not_when_changes_are_handled(
-    harness: CacheHarness,
-) -> None:
-    notified: list[ObservedDemand] = []
-    times = iter(map(at, (1, 2)))
-    trigger = make_trigger(harness, notified.append, lambda: next(times))
-    harness.apply_objects("pods", {**pod("b"), "status": {"phase": "Pending"}}, pod("a"))
-    harness.apply_objects("pods", pod("b"))
-    trigger.update(harness.cache.drain_changes(), at(2.5), known=True)
-    assert [(one.pods, one.newest_pod_at) for one in notified] == [(2, at(2))]
-
-
 @pytest.mark.parametrize(
     ("limits", "change", "signals"),
     [
@@ -247,7 +228,7 @@ def test_pending_pods_are_signaled_again_when_a_launch_releases_limits(
 ) -> None:
     """Until its launch, a NodeClaim counts as the largest of its types."""
     notified: list[ObservedDemand] = []
-    trigger = make_trigger(harness, notified.append)
+    trigger = ProvisioningTrigger(harness.cache, Nominations(), not_ready_tracker(harness), None, notified.append)
     harness.apply_objects("nodepools", builders.pool(limits=limits))
     harness.apply_objects("nodeclaims", claim("new"))
     harness.apply_objects("pods", pod("p"))
@@ -263,7 +244,7 @@ def test_pending_pods_are_signaled_again_when_a_launch_releases_limits(
 def test_pending_pods_are_signaled_at_an_interval_while_offerings_change(harness: CacheHarness) -> None:
     """The first change is signaled at once. A changed NodeOverlay or price each second causes no plan each second."""
     notified: list[ObservedDemand] = []
-    trigger = make_trigger(harness, notified.append)
+    trigger = ProvisioningTrigger(harness.cache, Nominations(), not_ready_tracker(harness), None, notified.append)
     harness.apply_objects("pods", pod("p"))
     trigger.update(harness.cache.drain_changes(), at(0), known=True)
     signaled_at = list[int]()
