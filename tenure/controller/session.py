@@ -240,7 +240,7 @@ class ControllerSession:
             drains=is_synced(
                 resources.POD_DISRUPTION_BUDGETS, resources.VOLUME_ATTACHMENTS, resources.PERSISTENT_VOLUMES
             ),
-            plans=self.cluster.is_all_synced,
+            plans=self.cluster.are_all_kinds_synced,
             pauses=is_synced(resources.NAMESPACES),
             warm_up_until=self._warm_up_ends_at(),
         )

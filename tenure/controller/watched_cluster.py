@@ -103,7 +103,7 @@ class WatchedCluster:
             await event.wait()
 
     @property
-    def is_all_synced(self) -> bool:
+    def are_all_kinds_synced(self) -> bool:
         """Whether `wait_until_synced` would return."""
         return all(event.is_set() for event in self._sync_events())
 

@@ -14,7 +14,7 @@ from tenure.model.disruption.decision import Decision, DisruptionRequest
 from tenure.model.facts import NodeClaimFact, NodeFact, PodFact
 from tenure.model.instance_types import Catalogue, DevicesByNodeClass, ReservationHeadroom, UnavailableOffering
 from tenure.model.plan import Plan, PlannedNodeClaim, UnschedulablePod
-from tenure.scheduling.disruption.candidates import never_preempted
+from tenure.scheduling.disruption.candidates import ignore_preemption
 from tenure.scheduling.disruption.decision import DisruptionContext, decide_disruption
 from tenure.scheduling.existing_nodes import ExistingNodes, NodeCache, build_existing_nodes
 from tenure.scheduling.nodeoverlays import OverlayValidation
@@ -69,7 +69,7 @@ class ClusterState:
     """The cluster as the planner knows it. One plan at a time; the next one sees every `commit`."""
 
     def __init__(
-        self, settings: PlanSettings | None = None, check_preempted: Callable[[], None] = never_preempted
+        self, settings: PlanSettings | None = None, check_preempted: Callable[[], None] = ignore_preemption
     ) -> None:
         """`check_preempted`: called often during a preemptible request. Raises `Preempted` to end it."""
         self.settings, self._check_preempted = settings or PlanSettings(), check_preempted
@@ -157,7 +157,7 @@ class ClusterState:
                 waiting,
                 virtual,
                 self.guard.of,
-                self._check_preempted if request.preemptible else never_preempted,
+                self._check_preempted if request.preemptible else ignore_preemption,
             ),
             request,
         )

@@ -69,7 +69,7 @@ annotations of a command whose workflow was terminated stay longer."""
 
 def terminating_nodes(cache: ClusterCache) -> Iterable[str]:
     """Nodes of NodeClaims that are being deleted, or whose instance AWS reclaims."""
-    ending = {
+    ending_instances = {
         instance_id_of(one.provider_id)
         for one in cache.nodeclaims.values()
         if one.deleting or one.name in cache.interrupted
@@ -77,7 +77,8 @@ def terminating_nodes(cache: ClusterCache) -> Iterable[str]:
     return (
         name
         for name, node in cache.nodes.items()
-        if (node.deleting or (ending and instance_id_of(node.provider_id) in ending)) and is_terminating(cache, name)
+        if (node.deleting or (ending_instances and instance_id_of(node.provider_id) in ending_instances))
+        and is_terminating(cache, name)
     )
 
 

@@ -63,7 +63,7 @@ class Occupancy:
         if step == 0:
             return False
         arrived = after if step > 0 and before is None else None
-        at = min((arrived and _bound_at(arrived)) or now, now)
+        at = min((arrived and _arrived_at(arrived)) or now, now)
         last = self._last_pod_events.get(node)
         self._last_pod_events[node] = max(at, last) if last else at
         had = self._counts.get(node, 0)
@@ -76,8 +76,8 @@ class Occupancy:
         return (had > 0) != (has > 0)
 
 
-def _bound_at(pod: PodFact) -> datetime | None:
-    """A pod that was created with the name of its node may have no condition PodScheduled."""
+def _arrived_at(pod: PodFact) -> datetime | None:
+    """Its binding; its start if it has no condition PodScheduled, since it was created with the name of its node."""
     return pod.bound or pod.started
 
 

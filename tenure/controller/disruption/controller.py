@@ -57,7 +57,7 @@ MAX_SIMULATIONS: Final = 120
 """Per pass. Over 500 nodes these take one to two seconds."""
 MAX_CANDIDATES: Final = 100
 PREEMPTION_LIMIT: Final = timedelta(seconds=10)
-"""Since a pass was requested. It then runs to its end, so that pods which keep arriving do not stop disruption."""
+"""After this time a requested pass runs to its end, so that pods which keep arriving do not stop disruption."""
 ROUNDING: Final = 1e-6
 """US dollars per hour."""
 

@@ -37,8 +37,8 @@ from tenure.tracing.spans import span_of_pending_pods
 from workflows import ids
 
 _SYNC_LIMIT: Final = timedelta(minutes=1)
-"""A new host signals pending pods once all kinds are synced. While it lists thousands of objects, a workflow task of
-Provisioning, whose history it has to replay, would take longer than its timeout of ten seconds."""
+"""A new host signals pending pods once all kinds are synced. While it lists thousands of objects, a replay of
+Provisioning takes longer than the timeout of a workflow task, ten seconds."""
 _NEW_POD: Final = timedelta(seconds=10)
 """A pod that has had no plan for longer does not delay disruption: something prevents its plan."""
 
@@ -58,7 +58,7 @@ class ProvisioningController:
     ) -> None:
         self._cache, self._nominations, self._buffers = cluster.cache, cluster.nominations, cluster.buffers
         self._pod_verdicts, self._now = cluster.pod_verdicts, now
-        self._signals_from = now() + _SYNC_LIMIT
+        self._signals_allowed_at = now() + _SYNC_LIMIT
         """Pods are signaled from then on, although no plan is possible without all kinds."""
         self._signal_queue, self._workflow_id = signal_queue, ids.provisioning(settings.cluster)
         state = ProvisioningState(cluster=settings.cluster, window=settings.window)
@@ -122,16 +122,15 @@ class ProvisioningController:
         if known.pods and self._backoff_tracker.end_if_released():
             no_pods = ObservedDemand(number=CLOCK.next_number(), pods=0, newest_pod_at=now, at_once=True)
             self._signal_pending_pods(no_pods)
-        is_late = known.pods and not known.plans and now >= self._signals_from
-        if is_late:
-            changes.pods = True
-        self._trigger.update(changes, now, known=(known.pods and known.plans) or is_late)
+        may_signal = known.pods and (known.plans or now >= self._signals_allowed_at)
+        changes.pods |= may_signal and not known.plans
+        self._trigger.update(changes, now, known=may_signal)
 
     @property
     def wake_times(self) -> list[datetime | None]:
         """Times at which to check again without a change."""
         return [
-            self._signals_from if self._now() < self._signals_from else None,
+            self._signals_allowed_at if self._now() < self._signals_allowed_at else None,
             self._discovered_capacity_notifier.next_attempt_at,
             self._interrupted_capacity.next_expiry,
             *self._trigger.wake_times,

@@ -20,7 +20,7 @@ from tenure.scheduling.cluster_state import ClusterState
 
 _NICE: Final = 5
 _POLL_SECONDS: Final = 0.02
-"""Seconds between two looks at the pipe."""
+"""Seconds between two polls of the pipe."""
 
 InvalidByKey = Mapping[ObjectKey, InvalidObject]
 Response = tuple[Any, float, str, InvalidByKey | None]
@@ -65,7 +65,7 @@ def _write_line(level: str, message: str, **more: str) -> None:
 def serve_requests(pipe: Connection, state: ClusterState) -> None:
     """Serve until the other end of the pipe is closed.
 
-    An empty message ends a running request that is preemptible, whose result is None. It has no response."""
+    An empty message ends a preemptible request, which then returns None. The empty message has no response."""
     collections = FullCollections(time.monotonic)
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
@@ -78,7 +78,7 @@ def serve_requests(pipe: Connection, state: ClusterState) -> None:
 
 
 class PreemptionCheck:
-    """Raises `Preempted` when a message arrives during a request: the parent sends no other one before the response."""
+    """The check of a preemptible request. A message that arrives meanwhile is empty, and raises `Preempted`."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe, self._next_poll_at = pipe, 0.0

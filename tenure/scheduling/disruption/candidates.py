@@ -79,8 +79,8 @@ class Candidate:
         )
 
 
-def never_preempted() -> None:
-    """For a pass that runs to its end."""
+def ignore_preemption() -> None:
+    """The check of a pass that runs to its end."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class CandidateEvaluator:
     virtual: frozenset[str]
     """UIDs of virtual pods."""
     guard: Guard = no_guard
-    check_preempted: Callable[[], None] = never_preempted
+    check_preempted: Callable[[], None] = ignore_preemption
     pod_budgets: PodDisruptionBudgets = field(init=False)
 
     def __post_init__(self) -> None:

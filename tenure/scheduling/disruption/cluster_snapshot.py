@@ -17,7 +17,7 @@ from tenure.model.disruption.decision import Method
 from tenure.model.facts import HostPort, PodFact
 from tenure.model.plan import Plan, PlannedNodeClaim
 from tenure.model.requirements import Requirement, Requirements
-from tenure.scheduling.disruption.candidates import Candidate, never_preempted
+from tenure.scheduling.disruption.candidates import Candidate, ignore_preemption
 from tenure.scheduling.existing_nodes import ExistingNodes
 from tenure.scheduling.instance_type_table import Amounts, Mask, Prices
 from tenure.scheduling.nodepool_template import Offer, RemainingLimits
@@ -53,7 +53,7 @@ class ClusterSnapshot:
         pass_settings: PassSettings,
         get_shape: Callable[[PodFact], PodShape],
         closed_nodes: Mapping[Method, Iterable[str]],
-        check_preempted: Callable[[], None] = never_preempted,
+        check_preempted: Callable[[], None] = ignore_preemption,
     ):
         """`closed_nodes`: by disruption method, the names of nodes that accept no displaced pods. `check_preempted` is
         called before each simulation."""

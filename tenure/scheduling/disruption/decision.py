@@ -13,7 +13,7 @@ from tenure.model.facts import PodFact
 from tenure.model.invalid_objects import Guard, no_guard
 from tenure.model.plan import Plan
 from tenure.scheduling.disruption.budget_usage import BudgetTracker
-from tenure.scheduling.disruption.candidates import Candidate, CandidateEvaluator, is_repair_due, never_preempted
+from tenure.scheduling.disruption.candidates import Candidate, CandidateEvaluator, ignore_preemption, is_repair_due
 from tenure.scheduling.disruption.cluster_snapshot import ClusterSnapshot
 from tenure.scheduling.disruption.commands import COMMAND_KINDS, apply_in_flight_command, build_command
 from tenure.scheduling.disruption.consolidation import (
@@ -44,7 +44,7 @@ class DisruptionContext:
     """Pending pods by UID, including virtual pods of CapacityBuffers."""
     virtual: frozenset[str] = frozenset()
     guard: Guard = no_guard
-    check_preempted: Callable[[], None] = never_preempted
+    check_preempted: Callable[[], None] = ignore_preemption
     """Called before each node and each simulation. Raises `Preempted` to end the pass."""
 
 

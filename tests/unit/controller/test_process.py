@@ -2,7 +2,6 @@
 
 import asyncio
 import ctypes
-import resource
 import socket
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
@@ -14,6 +13,7 @@ import structlog
 
 from tenure.controller import process
 from tenure.controller.process import Health, KarpenterLease
+from tenure.gc_settings import read_resident_bytes
 from tenure.model.errors import Fault, TryLater
 from tenure.sandbox.ports import Ports
 from tests.support.product.eventually import wait_until
@@ -113,10 +113,6 @@ BLOCK, BLOCKS = 8_000, 8_000
 """64 MB in blocks that glibc keeps, because each is below its mmap threshold."""
 
 
-def resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-
-
 @pytest.mark.parametrize(("gibibytes", "size"), [(None, 2000), (0.5, 2000), (1, 2100), (2, 7400), (4, 17800)])
 def test_workflow_cache_size_follows_the_memory_limit(gibibytes: float | None, size: int) -> None:
     assert process.workflow_cache_size(None if gibibytes is None else int(gibibytes * (1 << 30))) == size
@@ -135,11 +131,11 @@ async def test_freed_memory_below_live_blocks_is_returned(monkeypatch: pytest.Mo
     blocks = [bytes(BLOCK) for _ in range(BLOCKS)]
     retained = [bytes(BLOCK) for _ in range(10)]
     blocks.clear()
-    before = resident_bytes()
+    before = read_resident_bytes()
     monkeypatch.setattr(process, "TRIM_INTERVAL_SECONDS", 0.01)
 
     async def assert_most_is_trimmed() -> None:
-        assert before - resident_bytes() > BLOCK * BLOCKS / 2
+        assert before - read_resident_bytes() > BLOCK * BLOCKS / 2
 
     trimming = asyncio.create_task(process.trim_memory())
     await wait_until(assert_most_is_trimmed, seconds=60, poll_interval=0.01)
