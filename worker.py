@@ -65,7 +65,7 @@ def main(args: Sequence[str] | None = None) -> int:
     try:
         settings = load(arguments)
         configure_logging(settings.log_level, settings.log_format)
-        process.limit_arenas()
+        process.limit_memory()
         tune_gc()
         asyncio.run(run(settings))
     except (SettingsError, BadInput) as error:

@@ -6,6 +6,7 @@ and `wait_until_acquired`, and the host of the watch checks the lease separately
 import asyncio
 import ctypes
 import time
+from asyncio import sslproto
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -89,13 +90,16 @@ TRIM_INTERVAL_SECONDS: Final = 60.0
 MAX_ARENAS: Final = 2
 _M_ARENA_MAX: Final = -8
 """From glibc's malloc.h."""
+TLS_BUFFER_BYTES: Final = 32 << 10
+"""Two TLS records. asyncio allocates 256 KiB for each connection, and a busy worker has 50 to the API server."""
 
 
-def limit_arenas() -> None:
-    """Limit malloc arenas. Call it before threads start: each thread would get an arena whose free memory others cannot
-    use."""
+def limit_memory() -> None:
+    """Limit malloc arenas and TLS buffers. Call it before threads start: each thread would get an arena whose free
+    memory others cannot use."""
     if tune := _glibc_function("mallopt"):
         tune(_M_ARENA_MAX, MAX_ARENAS)
+    sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
 
 
 async def trim_memory() -> None:

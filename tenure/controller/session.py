@@ -47,9 +47,6 @@ REST_FACTOR: Final = 4
 """Pause after a batch, in multiples of its duration: most of the process is for activities and workflows."""
 MAX_REST_SECONDS: Final = 0.6
 """Shorter than the idle time that closes a batch of pods."""
-SLOW_PASS_SECONDS: Final = 0.3
-"""A pass of disruption that takes longer waits for the plan of new pods, for at most `MAX_PLAN_WAIT_SECONDS`."""
-MAX_PLAN_WAIT_SECONDS: Final = 5.0
 _RESYNC_FIRST: Final = (3.0, YOUNG.total_seconds())
 """Seconds before the first two resyncs: for objects deleted while no process watched, and for those that were young."""
 _RESYNC_EVERY: Final = 60.0
@@ -153,20 +150,10 @@ class ControllerSession:
         return await self._single_flight.run(f"plan/{request.plan_id}", lambda: self.provisioning.plan(request))
 
     async def compute_disruption(self, request: DisruptionDecisionRequest) -> DisruptionDecision:
-        """Pods that wait for a plan come first: in a large cluster, a pass holds the planner for seconds."""
-        controller, began = self._disruption.controller, time.monotonic()
-
-        def must_wait() -> bool:
-            if self._warm_up_ends_at():
-                return self._is_planning_synced
-            is_slow = controller.last_pass_seconds > SLOW_PASS_SECONDS
-            return (
-                is_slow and time.monotonic() < began + MAX_PLAN_WAIT_SECONDS and self.provisioning.has_unplanned_pods()
-            )
-
-        while must_wait():  # noqa: ASYNC110 - it also ends by time
+        """The first plan comes first. Later plans preempt the pass."""
+        while self._warm_up_ends_at() and self._is_planning_synced:  # noqa: ASYNC110 - it also ends by time
             await asyncio.sleep(GATHER_SECONDS)
-        key = f"decide/{request.model_dump_json()}"
+        key, controller = f"decide/{request.model_dump_json()}", self._disruption.controller
         return await self._single_flight.run(key, lambda: controller.compute_disruption(request))
 
     async def create_replacements(self, request: ReplacementRequest) -> ReplacementResult:

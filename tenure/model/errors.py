@@ -69,8 +69,9 @@ class BadInput(Fault):
     retryable = False
 
 
-class Preempted(Exception):
-    """A disruption pass ended without a decision, since pods wait for a plan."""
+class Preempted(BaseException):
+    """A disruption pass ended without a decision, since pods wait for a plan. It is no fault of an object, so guards of
+    objects do not catch it."""
 
 
 Level = Literal["ok", "advice", "unknown", "problem"]

@@ -139,8 +139,16 @@ class ObservedNodePool(Message):
 
     def is_headroom_only(self, before: "ObservedNodePool") -> bool:
         """Only the headroom changed; the status is the same."""
-        same = {"number": self.number, "freed": self.freed}
-        return self.freed != before.freed and before.model_copy(update=same) == self
+        return self._is_only_change("freed", before)
+
+    def is_usage_only(self, before: "ObservedNodePool") -> bool:
+        """Only the usage changed, which matters to nothing but the status."""
+        return self._is_only_change("usage", before)
+
+    def _is_only_change(self, field: str, before: "ObservedNodePool") -> bool:
+        value = getattr(self, field)
+        same = before.model_copy(update={"number": self.number, field: value})
+        return bool(value != getattr(before, field)) and same == self
 
 
 class ObservedNodeClass(Message):

@@ -141,9 +141,12 @@ class ClusterState:
         """Nodes eligible for voluntary disruption, and their replacements. Pending pods are placed first.
 
         Raises `Preempted`."""
+        check_preempted = self._check_preempted if request.preemptible else ignore_preemption
         grace = (request.not_ready_grace, request.not_ready_grace_by_pool)
+        check_preempted()
         shaped_pods = list(self._shape_pending_pods(request.now, []))
         inputs = self._build_pass_inputs(request.now, request.unavailable, grace, request.reservations)
+        check_preempted()
         plan_result = self._plan_pods(shaped_pods, inputs, request.now) if shaped_pods else Plan()
         virtual = frozenset(pod.uid for pods in self._facts.virtual.values() for pod in pods)
         waiting = {pod.uid: pod for _, pod in shaped_pods}
@@ -157,7 +160,7 @@ class ClusterState:
                 waiting,
                 virtual,
                 self.guard.of,
-                self._check_preempted if request.preemptible else ignore_preemption,
+                check_preempted,
             ),
             request,
         )

@@ -134,7 +134,7 @@ def fail_at_startup(
         raise error
 
     monkeypatch.setattr("worker.run", fail)
-    monkeypatch.setattr("worker.process.limit_arenas", lambda: None)
+    monkeypatch.setattr("worker.process.limit_memory", lambda: None)
     monkeypatch.setattr("worker.tune_gc", lambda: None)
     monkeypatch.setattr("worker.configure_logging", lambda *_: None)
     return main(["--cluster-name=demo", "--temporal-address=temporal:7233"]), capsys.readouterr().err

@@ -1,8 +1,8 @@
 """boto3 clients of one region. Calls run in threads, and botocore's errors become faults of the model.
 
 With botocore's default session, the models of six services take 36 MB, and listing instances takes six times as long
-(docs/decisions/worker-memory.md). This session drops documentation, parses timestamps by their format, and parses only
-the used members of an instance.
+(docs/decisions/worker-memory.md). This session drops documentation and unused operations, parses timestamps by their
+format, and parses only the used members of an instance.
 """
 
 import asyncio
@@ -48,6 +48,28 @@ OF_AN_INSTANCE: Final = frozenset(
     """.split()  # noqa: SIM905
 )
 """The members of EC2's Instance that Tenure uses; others are not parsed. A test compares them with the code."""
+USED_OPERATIONS: Final = {
+    "EC2": frozenset(
+        """
+        CreateFleet CreateLaunchTemplate CreateTags DeleteLaunchTemplate DescribeCapacityReservations
+        DescribeImages DescribeInstanceStatus DescribeInstanceTypeOfferings DescribeInstanceTypes
+        DescribeInstances DescribeLaunchTemplates DescribePlacementGroups DescribeSecurityGroups
+        DescribeSpotPriceHistory DescribeSubnets RebootInstances RunInstances StartInstances StopInstances
+        TerminateInstances
+        """.split()  # noqa: SIM905
+    ),
+    "EKS": frozenset("DescribeAccessEntry DescribeCluster".split()),  # noqa: SIM905
+    "IAM": frozenset(
+        """
+        AddRoleToInstanceProfile CreateInstanceProfile DeleteInstanceProfile GetInstanceProfile GetRole
+        ListAttachedRolePolicies ListInstanceProfiles ListRolePolicies RemoveRoleFromInstanceProfile
+        SimulatePrincipalPolicy
+        """.split()  # noqa: SIM905
+    ),
+    "SSM": frozenset("GetParameter".split()),  # noqa: SIM905
+}
+"""The operations that Tenure calls, of services with large models; their clients have no others. A test compares them
+with the code."""
 
 
 def new_session() -> Session:
@@ -58,7 +80,7 @@ def new_session() -> Session:
 
 
 class Terse(JSONFileLoader):
-    """Loads botocore's data files as plain dicts, without documentation."""
+    """Loads botocore's data files as plain dicts, without documentation and unused operations."""
 
     def load_file(self, file_path: str) -> Any:
         """None if the file does not exist, as botocore expects."""
@@ -87,10 +109,32 @@ def parse_datetime(value: Any) -> datetime:
 
 
 def _of_use(loaded: Any) -> Any:
-    if isinstance(loaded, dict) and (loaded.get("metadata") or {}).get("serviceId") == "EC2":
-        members = loaded["shapes"]["Instance"]["members"]
-        loaded["shapes"]["Instance"]["members"] = {name: members[name] for name in members if name in OF_AN_INSTANCE}
-    return loaded
+    service = (loaded.get("metadata") or {}).get("serviceId") if isinstance(loaded, dict) else None
+    if service not in USED_OPERATIONS:
+        return loaded
+    shapes = loaded["shapes"]
+    if service == "EC2":
+        members = shapes["Instance"]["members"]
+        shapes["Instance"]["members"] = {name: members[name] for name in members if name in OF_AN_INSTANCE}
+    operations = {name: one for name, one in loaded["operations"].items() if name in USED_OPERATIONS[service]}
+    return {**loaded, "operations": operations, "shapes": _reachable_shapes(shapes, operations)}
+
+
+def _reachable_shapes(shapes: Mapping[str, Any], operations: Mapping[str, Any]) -> dict[str, Any]:
+    """The shapes that the operations refer to, directly or through other shapes."""
+    found: dict[str, Any] = {}
+    unvisited: list[Any] = [operations]
+    while unvisited:
+        match unvisited.pop():
+            case dict() as one:
+                name = one.get("shape")
+                if isinstance(name, str) and name not in found:
+                    found[name] = shapes[name]
+                    unvisited.append(shapes[name])
+                unvisited += one.values()
+            case list() as several:
+                unvisited += several
+    return found
 
 
 def _without_prose(one: dict[str, Any]) -> dict[str, Any]:

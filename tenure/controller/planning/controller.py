@@ -27,7 +27,6 @@ from tenure.controller.signals.pending_pods import ProvisioningTrigger
 from tenure.controller.signals.signaller import Signal, SignalQueue, Start
 from tenure.controller.watched_cluster import WatchedCluster
 from tenure.kube.adapters.build import KubeAdapters
-from tenure.model.blockers import NOT_TRIED, PLAN_PENDING
 from tenure.model.interruption.messages import InterruptionMessage
 from tenure.model.observations import ObservedDemand, ObservedUnavailableOfferings
 from tenure.model.plan import PlanOutcome, PlanRequest
@@ -37,10 +36,8 @@ from tenure.tracing.spans import span_of_pending_pods
 from workflows import ids
 
 _SYNC_LIMIT: Final = timedelta(minutes=1)
-"""A new host signals pending pods once all kinds are synced. While it lists thousands of objects, a replay of
-Provisioning takes longer than the timeout of a workflow task, ten seconds."""
-_NEW_POD: Final = timedelta(seconds=10)
-"""A pod that has had no plan for longer does not delay disruption: something prevents its plan."""
+"""A new host signals pending pods and discovered capacity once all kinds are synced. While it lists thousands of
+objects, a replay of Provisioning takes longer than the timeout of a workflow task, ten seconds."""
 
 
 class ProvisioningController:
@@ -57,9 +54,9 @@ class ProvisioningController:
         is_leading: Callable[[], bool],
     ) -> None:
         self._cache, self._nominations, self._buffers = cluster.cache, cluster.nominations, cluster.buffers
-        self._pod_verdicts, self._now = cluster.pod_verdicts, now
+        self._now = now
         self._signals_allowed_at = now() + _SYNC_LIMIT
-        """Pods are signaled from then on, although no plan is possible without all kinds."""
+        """Both are signaled from then on, although no plan is possible without all kinds."""
         self._signal_queue, self._workflow_id = signal_queue, ids.provisioning(settings.cluster)
         state = ProvisioningState(cluster=settings.cluster, window=settings.window)
         self._start = Start("Provisioning", state, summary=f"provisioning of {settings.cluster}")
@@ -114,17 +111,19 @@ class ProvisioningController:
 
     def on_changes(self, batch: ChangeBatch) -> None:
         changes, known, now = batch.changes, batch.known, batch.now
+        may_signal = known.plans or now >= self._signals_allowed_at
         if self.pod_nominator:
             self.pod_nominator.update(changes.nodeclaims)
         if known.nodeclaims and known.nodes and known.nodeclasses:
-            self._discover_capacity(changes, now)
+            self._discover_capacity(changes)
+            if may_signal:
+                self._discovered_capacity_notifier.notify(self._start, now)
         self._interrupted_capacity.expire(now)
         if known.pods and self._backoff_tracker.end_if_released():
             no_pods = ObservedDemand(number=CLOCK.next_number(), pods=0, newest_pod_at=now, at_once=True)
             self._signal_pending_pods(no_pods)
-        may_signal = known.pods and (known.plans or now >= self._signals_allowed_at)
         changes.pods |= may_signal and not known.plans
-        self._trigger.update(changes, now, known=may_signal)
+        self._trigger.update(changes, now, known=known.pods and may_signal)
 
     @property
     def wake_times(self) -> list[datetime | None]:
@@ -135,14 +134,6 @@ class ProvisioningController:
             self._interrupted_capacity.next_expiry,
             *self._trigger.wake_times,
         ]
-
-    def has_unplanned_pods(self) -> bool:
-        """Whether a new pod waits for its first plan."""
-        now, verdicts = self._now(), self._pod_verdicts
-        return any(
-            now - pod.created < _NEW_POD and verdicts.code_of(pod, now) in (NOT_TRIED, PLAN_PENDING)
-            for pod in self._cache.pending.values()
-        )
 
     async def plan(self, request: PlanRequest) -> PlanOutcome:
         before, began = self._nominations.nominated_nodes(), self._now()
@@ -182,12 +173,11 @@ class ProvisioningController:
         claim = self._cache.nodeclaim_of_instance(instance_id)
         return self._interrupted_capacity.start_early_eviction(claim, messages) if claim is not None else None
 
-    def _discover_capacity(self, changes: ChangeSet, now: datetime) -> None:
+    def _discover_capacity(self, changes: ChangeSet) -> None:
         """Discover the memory of new and changed nodes. Pods of nodes that are too small need a plan again."""
         self.planner_client.capacity_discovery.discover(sorted(changes.nodeclaims))
         self.provisioner.undersized_nodes.forget_nodeclaims(changes.deleted_nodeclaims)
         changes.pods |= self.provisioner.undersized_nodes.release(changes.nodeclaims)
-        self._discovered_capacity_notifier.notify(self._start, now)
 
     def _signal_pending_pods(self, observed: ObservedDemand) -> None:
         self._signal_queue.enqueue(

@@ -13,6 +13,7 @@ import pytest
 
 from tenure.apis.ec2nodeclass import EC2NodeClass
 from tenure.apis.feature_gates import FeatureGate
+from tenure.apis.labels import INSTANCE_TYPE
 from tenure.clock import utc_now
 from tenure.controller import session as session_module
 from tenure.controller.cache.changes import CacheChanged
@@ -20,7 +21,7 @@ from tenure.controller.drift import DriftDetector
 from tenure.controller.planning import catalog
 from tenure.controller.planning import controller as planning_controller
 from tenure.controller.planning.provisioner import Provisioner
-from tenure.controller.session import GATHER_SECONDS, MAX_PLAN_WAIT_SECONDS, ControllerSession
+from tenure.controller.session import GATHER_SECONDS, ControllerSession
 from tenure.controller.settings import ControllerSettings
 from tenure.controller.watched_cluster import WatchedCluster
 from tenure.kube.adapters.build import KubeAdapters
@@ -36,7 +37,7 @@ from tenure.model.operator_requests import DisruptionPreviewRequest
 from tenure.model.plan import PlanRequest
 from tenure.tracing.recorder import TRACES
 from tenure.tracing.spans import FinishedSpan, key_of_pending_pods
-from tests.support.controller.builders import NOW, Json, claim, node, node_class, pod, pool, stamp
+from tests.support.controller.builders import NOW, Json, claim, node, node_class, pod, pool
 from tests.support.controller.meter import RecordingMeter
 from tests.support.fakes.cloud import FakeInstances
 from tests.support.fakes.kubernetes import FakeEvents, FakeNodeClaims
@@ -304,41 +305,23 @@ async def test_error_of_one_task_leaves_no_task_behind(
     assert asyncio.all_tasks() == before
 
 
-@pytest.mark.parametrize("ending", ["plan", "time limit", "bound"])
-async def test_slow_pass_waits_for_the_plan_of_a_new_pod(
-    kube_client: StubKubeClient, ending: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(session_module, "SLOW_PASS_SECONDS", -1.0)
-    if ending == "time limit":
-        monkeypatch.setattr(session_module, "MAX_PLAN_WAIT_SECONDS", 4 * GATHER_SECONDS)
-    session = build_session(kube_client, FakeTemporal(), FakeNodeClaims())
-    task = asyncio.create_task(session.run())
-    try:
-        await session.cluster.wait_until_synced()
-        await session.plan(PlanRequest(plan_id="first"))
-        new = pod("new", containers=CONTAINERS, metadata={"creationTimestamp": stamp(-1)})
-        session.cluster.cache.on_deltas("pods", [Delta(new)])
-        decision = asyncio.create_task(session.compute_disruption(DisruptionDecisionRequest()))
-        await asyncio.sleep(2 * GATHER_SECONDS)
-        assert not decision.done()
-        if ending == "plan":
-            assert (await session.plan(PlanRequest(plan_id="second"))).created == 1
-        if ending == "bound":
-            session.cluster.cache.on_deltas("pods", [Delta(pod("new", on="n1"))])
-        async with asyncio.timeout(MAX_PLAN_WAIT_SECONDS / 2):
-            assert not (await decision).blocked
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await session.close()
-
-
 @pytest.mark.parametrize(("limit", "is_late"), [(60.0, False), (0.5, True)], ids=["early", "after the limit"])
-async def test_pods_are_signaled_once_all_kinds_are_synced(
-    kube_client: StubKubeClient, monkeypatch: pytest.MonkeyPatch, limit: float, is_late: bool
+async def test_pods_and_capacity_are_signaled_once_all_kinds_are_synced(
+    monkeypatch: pytest.MonkeyPatch, limit: float, is_late: bool
 ) -> None:
     monkeypatch.setattr(planning_controller, "_SYNC_LIMIT", timedelta(seconds=limit))
     monkeypatch.setattr(list_watch, "_LONGEST_PAUSE", 0.05)
+    type_label = {INSTANCE_TYPE: "m5.large"}
+    nodeclaim, n1 = claim("c1", phase="Initialized", labels=type_label), node("n1", of="c1", labels=type_label)
+    nodeclaim["status"]["imageID"] = "ami-1"
+    n1["status"]["capacity"] = {"memory": "7Gi"}
+    kube_client = StubKubeClient(
+        nodepools=[pool()],
+        ec2nodeclasses=[node_class()],
+        nodeclaims=[nodeclaim],
+        nodes=[n1],
+        pods=[pod("waits", containers=CONTAINERS)],
+    )
     kube_client.faults["csinodes"] = TryLater("no response")
     temporal = FakeTemporal()
     session = build_session(kube_client, temporal, FakeNodeClaims(), now=utc_now)
@@ -350,6 +333,7 @@ async def test_pods_are_signaled_once_all_kinds_are_synced(
     try:
         await wait_until(lambda: assert_signaled("demo/nodeclaim/c1/uid-c1"), seconds=20, poll_interval=0.01)
         await asyncio.sleep(2 * GATHER_SECONDS)
+        assert session.provisioning.planner_client.capacity_discovery.discovered.images
         assert "demo/provisioning" not in {one.workflow_id for one in temporal.sent}
         if not is_late:
             kube_client.faults.clear()

@@ -5,7 +5,11 @@ from typing import Any
 import pytest
 
 from tenure.model.disruption.decision import DisruptionRequest
+from tenure.model.errors import Preempted
 from tenure.model.plan import Plan
+from tenure.scheduling import cluster_state
+from tenure.scheduling.cluster_state import ClusterState
+from tenure.scheduling.disruption.candidates import CandidateEvaluator
 from tenure.scheduling.snapshot import Change
 from tests.support.injected_errors import fail_for, named
 from tests.unit.scheduling.builders import NOW, Cluster, daemonset, node, nodeclaim, overlay, pod, pool
@@ -123,3 +127,30 @@ def test_deleted_object_is_no_longer_invalid(monkeypatch: pytest.MonkeyPatch) ->
     assert invalid(cluster)
     cluster.state.apply([Change(kind="pod", key="bad", fact=None)])
     assert not invalid(cluster)
+
+
+def test_preempted_pass_is_no_fault_of_an_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    def preempt(*_: object) -> None:
+        raise Preempted
+
+    existing = node("n")
+    cluster = Cluster(pool(), existing, nodeclaim("c", on=existing), pod(node="n"))
+    monkeypatch.setattr(CandidateEvaluator, "_evaluate", preempt)
+    with pytest.raises(Preempted):
+        cluster.state.disrupt(DisruptionRequest(now=NOW))
+    assert not invalid(cluster)
+
+
+@pytest.mark.parametrize("checks", [1, 2])
+def test_pass_is_preempted_before_it_evaluates_nodes(checks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading 5,000 nodes takes half a second."""
+    remaining = iter(range(checks - 1))
+
+    def check_preempted() -> None:
+        if next(remaining, None) is None:
+            raise Preempted
+
+    state = ClusterState(check_preempted=check_preempted)
+    monkeypatch.setattr(cluster_state, "decide_disruption", None)
+    with pytest.raises(Preempted):
+        state.disrupt(DisruptionRequest(now=NOW, preemptible=True))

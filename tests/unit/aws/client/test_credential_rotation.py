@@ -13,7 +13,7 @@ from tenure.aws.settings import AwsSettings
 from tenure.model.errors import TryLater
 
 EC2_RESPONSE = (
-    b'<DescribeRegionsResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><regionInfo/></DescribeRegionsResponse>'
+    b'<DescribeSubnetsResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><subnetSet/></DescribeSubnetsResponse>'
 )
 
 
@@ -74,13 +74,13 @@ async def test_rotated_credentials_are_used_and_a_missing_provider_is_retryable(
     clients = AwsClients(AwsSettings(region="us-west-2", cluster_name="demo", endpoint_url=endpoint))
     try:
         for _ in range(2):
-            await clients.call(clients.ec2.describe_regions)
+            await clients.call(clients.ec2.describe_subnets)
         assert len(set(provider.access_keys)) == 2
         provider.is_away = True
         with pytest.raises(TryLater):
-            await clients.call(clients.ec2.describe_regions)
+            await clients.call(clients.ec2.describe_subnets)
         provider.is_away = False
-        await clients.call(clients.ec2.describe_regions)
+        await clients.call(clients.ec2.describe_subnets)
         assert provider.access_keys[-1] == f"KEY{provider.rotations}" and len(provider.access_keys) == 3
     finally:
         clients.close()

@@ -1,15 +1,19 @@
 """The botocore session of the adapters: the services of botocore with smaller models and faster time parsing."""
 
+import re
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore import xform_name
 from botocore.session import get_session
 from botocore.utils import parse_timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.aws.client.client import OF_AN_INSTANCE, AwsClients, new_session, parse_datetime
+from tenure import aws
+from tenure.aws.client.client import OF_AN_INSTANCE, USED_OPERATIONS, AwsClients, new_session, parse_datetime
 from tenure.aws.doctor.account import _instance_vcpus
 from tenure.aws.instance.instances import instance_facts
 from tenure.aws.settings import AwsSettings
@@ -37,16 +41,47 @@ def test_invalid_time_is_rejected(text: str) -> None:
 def test_service_model_equals_botocore_without_documentation(service: str) -> None:
     ours: Any = new_session().get_service_model(service)
     theirs: Any = get_session().get_service_model(service)
-    assert ours.operation_names == theirs.operation_names
     assert ours.metadata == theirs.metadata
     expected = {name: plain(theirs.shape_for(name)._shape_model) for name in theirs.shape_names}
     if service == "ec2":
         members = expected["Instance"]["members"]
         assert set(members) > OF_AN_INSTANCE
         expected["Instance"]["members"] = {name: members[name] for name in OF_AN_INSTANCE}
-    assert {name: plain(ours.shape_for(name)._shape_model) for name in ours.shape_names} == expected
+    for name in ours.operation_names:
+        found, original = ours.operation_model(name), theirs.operation_model(name)
+        assert plain(found._operation_model) == plain(original._operation_model)
+        assert used_shapes(found) <= set(ours.shape_names)
+    assert {name: plain(ours.shape_for(name)._shape_model) for name in ours.shape_names} == {
+        name: expected[name] for name in ours.shape_names
+    }
     assert not any(ours.shape_for(name).documentation for name in ours.shape_names)
     assert any(theirs.shape_for(name).documentation for name in theirs.shape_names)
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_models_have_the_operations_that_are_called(service: str) -> None:
+    code = "\n".join(file.read_text() for file in Path(aws.__path__[0]).rglob("*.py"))
+    names = set(re.findall(r"\.([a-z]+(?:_[a-z]+)+)\b", code))
+    all_operations = get_session().get_service_model(service).operation_names
+    called = {name for name in all_operations if xform_name(name) in names}
+    # botocore itself calls STS, so its model is complete.
+    expected = called if service.upper() in USED_OPERATIONS else set(all_operations)
+    assert set(new_session().get_service_model(service).operation_names) == expected > set()
+
+
+def used_shapes(operation: Any) -> set[str]:
+    """Names of the shapes of requests, responses and errors, through which botocore reaches all others."""
+    found: set[str] = set()
+    waiting = [one for one in (operation.input_shape, operation.output_shape, *operation.error_shapes) if one]
+    while waiting:
+        shape = waiting.pop()
+        if shape.name not in found:
+            found.add(shape.name)
+            members = {"structure": "members", "list": "member", "map": "value"}.get(shape.type_name)
+            inner = getattr(shape, members) if members else ()
+            waiting += inner.values() if isinstance(inner, dict) else [inner] if inner else []
+            waiting += [shape.key] if shape.type_name == "map" else []
+    return found
 
 
 class RecordingInstance(dict[str, Any]):

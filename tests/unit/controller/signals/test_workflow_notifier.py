@@ -1,10 +1,12 @@
 """Signals to workflows: their start, order, limits and restarts, and the deletion of objects."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from tenure.controller.signals import notifier
 from tenure.controller.signals.notifier import DELETED_NOTIFY_DELAY
 from tenure.model.discovered_capacity import DiscoveredCapacity
 from tenure.model.nodeclaim.state import NodeClaimState
@@ -120,6 +122,25 @@ def test_nodepool_is_signaled_at_most_once_per_second(harness: NotifierHarness) 
     assert len(harness.signal_queue.arguments_to("prod/nodepool/general")) == 1
     harness.notify(1)
     assert len(harness.signal_queue.arguments_to("prod/nodepool/general")) == 2
+
+
+def test_usage_of_a_large_nodepool_is_signaled_less_often(
+    harness: NotifierHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifier, "USAGE_SIGNAL_INTERVAL_PER_NODECLAIM", timedelta(seconds=4))
+    harness.apply_objects("nodeclaims", claim("x0", phase="Launched"))
+    harness.notify()
+    harness.apply_objects("nodeclaims", claim("x1", phase="Launched"))
+    harness.notify(2)
+    assert len(harness.signal_queue.arguments_to("prod/nodepool/general")) == 1
+    assert harness.notifier.next_due_at() == at(8)
+    harness.apply_objects("ec2nodeclasses", node_class(generation=2))
+    harness.notify(3)
+    assert len(harness.signal_queue.arguments_to("prod/nodepool/general")) == 2
+    harness.apply_objects("nodeclaims", claim("x2", phase="Launched"))
+    for seconds, signals in ((4, 2), (14, 2), (15, 3)):
+        harness.notify(seconds)
+        assert len(harness.signal_queue.arguments_to("prod/nodepool/general")) == signals
 
 
 def test_static_nodepool_is_signaled_only_for_created_and_deleted_nodeclaims(harness: NotifierHarness) -> None:
