@@ -22,8 +22,8 @@ LIVE, TERMINATED, MALFORMED = "i-0123456789abcdef0", "i-0123456789abcdef1", "i-b
 class FakeEc2:
     """Replaces AwsClients, with instances by state. Like EC2, a filter accepts any text, and a list of IDs does not."""
 
-    def __init__(self, states: Mapping[str, str], denied: Collection[str] = ()) -> None:
-        self.ec2, self.states, self.denied = Named(), states, denied
+    def __init__(self, states: Mapping[str, str], denied: Collection[str] = (), missing: Collection[str] = ()) -> None:
+        self.ec2, self.states, self.denied, self.missing = Named(), states, denied, missing
 
     async def paginate(self, method: str, key: str, pick: Callable[[Any], Any], **request: Any) -> list[Any]:
         found = [{"InstanceId": name, "State": {"Name": state}} for name, state in self.states.items()]
@@ -35,7 +35,7 @@ class FakeEc2:
             raise fault_of(client_error("InvalidInstanceID.Malformed"), method)
         if method == "terminate_instances" and ids & {*self.denied}:
             raise fault_of(client_error("UnauthorizedOperation"), method)
-        if method == "describe_instances":
+        if method == "describe_instances" or ids & {*self.missing}:
             raise fault_of(client_error("InvalidInstanceID.NotFound"), method)
         change = {"InstanceId": LIVE, "CurrentState": {"Name": "shutting-down"}, "PreviousState": {"Name": "running"}}
         return {"TerminatingInstances": [change]}
@@ -52,6 +52,12 @@ async def test_malformed_instance_id_does_not_affect_others_of_its_batch() -> No
     assert found and found.state == "running" and missing is None
     was_running, was_missing = await asyncio.gather(instances.terminate(LIVE), instances.terminate(MALFORMED))
     assert was_running and not was_missing
+
+
+async def test_instance_that_disappears_during_its_termination_counts_as_gone() -> None:
+    instances = instances_of(FakeEc2({LIVE: "running", TERMINATED: "running"}, missing=[TERMINATED]))
+    was_running, was_missing = await asyncio.gather(instances.terminate(LIVE), instances.terminate(TERMINATED))
+    assert was_running is True and was_missing is False
 
 
 @pytest.mark.parametrize("states", [{}, {TERMINATED: "terminated"}])

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tenure.apis.quantity import MAX_AMOUNT
 from tenure.kube.facts.pods import daemonset_fact, pod_fact, virtual_pod_fact
+from tenure.kube.facts.resource_claims import without_claims
 from tenure.kube.facts.scheduling_fields import STRUCTS, find_rejected_field
 from tenure.kube.facts.volumes import storage_class_fact, volume_fact
 from tests.support.kube.builders import pod_json
@@ -185,3 +186,16 @@ def test_amount_that_no_node_has_counts_for_a_pending_pod_only(amount: str, cont
     assert "is more than any instance type has" in pending.unplannable == bound.unplannable
     assert pending.requests["cpu"] >= MAX_AMOUNT
     assert bound.requests == {"memory": containers * 2**30, "pods": 1}
+
+
+def test_spec_without_claims_keeps_everything_else() -> None:
+    devices: dict[str, Any] = {"name": "devices", "resources": {"requests": {"cpu": "1"}, "claims": [{"name": "gpu"}]}}
+    unknown = {"name": "unknown", "resources": {"claims": [{"name": "gpu", "mode": "shared"}]}}
+    plain = {"name": "plain"}
+    spec = {"nodeName": "n", "resourceClaims": [{"name": "gpu"}], "initContainers": [devices], "containers": [unknown]}
+    without = {"name": "devices", "resources": {"requests": {"cpu": "1"}}}
+    assert without_claims({**spec, "containers": [unknown, plain]}) == {
+        "nodeName": "n",
+        "initContainers": [without],
+        "containers": [unknown, plain],
+    }

@@ -7,6 +7,7 @@ import pytest
 
 from tenure.model.rollout import Image, RolloutState
 from tenure.policy.rollout.decision import IDLE
+from tenure.policy.rollout.status import format_timestamp
 from tests.unit.policy.rollout.rollout_builders import BAD, GATE_RESULTS, GOOD, WAVES, FakeNodePool, drifted
 
 GATES = {"health": {"queries": [{"name": "errors", "query": "sum(errors)", "below": "0.01"}]}}
@@ -119,6 +120,13 @@ def test_each_change_is_published_once(script: str, reasons: str) -> None:
     assert pool.event_reasons() == reasons.split()
     assert pool.state.good == (BAD if "RolloutFinished" in reasons else GOOD)
     assert pool.state.wave == (2 if "RolloutFinished" in reasons else 0)
+
+
+def test_event_names_the_end_of_the_soak() -> None:
+    pool = drifted(nodes=40)
+    pool.play("step 1")
+    soaks = next(one for one in pool.events if one.reason == "RolloutWaveSoaks")
+    assert soaks.message.endswith(f"soaks until {format_timestamp(pool.now + timedelta(minutes=10))}")
 
 
 # --- without rules ---

@@ -138,6 +138,17 @@ def test_spread_counts_pods_on_planned_replacements() -> None:
     assert not [one for command in others for one in command.moves if one.target == "stays"]
 
 
+def test_pods_on_a_planned_replacement_count_for_the_spread_of_the_next_node() -> None:
+    """Without them, zone b would have no pod, and the pod could not move to zone a."""
+    in_b = [pod(f"web-{number}", labels={"app": "web"}, selector={ZONE: "b"}) for number in (2, 3)]
+    fleet = Fleet(pool(**NEVER)).node("stays", "m.2xlarge", web(0), web(1), zone="a")
+    fleet.node("old", "m.large", *in_b, zone="b", **drifted_since(hours=2))
+    fleet.node("young", "m.large", web(4), zone="b", **drifted_since(hours=1))
+    first, second = drift_commands(fleet.decide())
+    assert first.node_names == ("old",) and {one.target for one in first.moves} == {""}
+    assert [one.target for one in second.moves] == ["stays"] and not second.replacements
+
+
 def test_spread_counts_the_zone_of_a_planned_replacement() -> None:
     fleet = Fleet(instance_types=(instance_type("m.large", cpu=4, memory=16),))
     fleet.node("old", "m.large", pod(cpu=3, selector={ZONE: "c"}), zone="c", **drifted_since(hours=2))
