@@ -141,8 +141,7 @@ class ProvisioningController:
         self._record_pending_pods(outcome, began)
         self._trigger.expect_offerings(self.planner_client.next_available_at(began))
         self._discovered_capacity_notifier.discard_if_lost()
-        first = self.provisioner.passes == 1
-        for name in tuple(self._cache.nodeclaims) if first else {*before, *self._nominations.nominated_nodes()}:
+        for name in {*before, *self._nominations.nominated_nodes()}:
             self._cache.requeue_nodeclaim(name)
         self._cache.requeue_pods()
         return outcome
