@@ -7,8 +7,6 @@ import pytest
 from tenure.model.disruption.decision import DisruptionRequest
 from tenure.model.errors import Preempted
 from tenure.model.plan import Plan
-from tenure.scheduling import cluster_state
-from tenure.scheduling.cluster_state import ClusterState
 from tenure.scheduling.disruption.candidates import CandidateEvaluator
 from tenure.scheduling.snapshot import Change
 from tests.support.injected_errors import fail_for, named
@@ -139,18 +137,3 @@ def test_preempted_pass_is_no_fault_of_an_object(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(Preempted):
         cluster.state.disrupt(DisruptionRequest(now=NOW))
     assert not invalid(cluster)
-
-
-@pytest.mark.parametrize("checks", [1, 2])
-def test_pass_is_preempted_before_it_evaluates_nodes(checks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading 5,000 nodes takes half a second."""
-    remaining = iter(range(checks - 1))
-
-    def check_preempted() -> None:
-        if next(remaining, None) is None:
-            raise Preempted
-
-    state = ClusterState(check_preempted=check_preempted)
-    monkeypatch.setattr(cluster_state, "decide_disruption", None)
-    with pytest.raises(Preempted):
-        state.disrupt(DisruptionRequest(now=NOW, preemptible=True))
