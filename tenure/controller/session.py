@@ -150,7 +150,7 @@ class ControllerSession:
         return await self._single_flight.run(f"plan/{request.plan_id}", lambda: self.provisioning.plan(request))
 
     async def compute_disruption(self, request: DisruptionDecisionRequest) -> DisruptionDecision:
-        """The first plan comes first. Later plans preempt the pass."""
+        """The first plan comes first. Later plans preempt the pass within `PREEMPTION_LIMIT`."""
         while self._warm_up_ends_at() and self._is_planning_synced:  # noqa: ASYNC110 - it also ends by time
             await asyncio.sleep(GATHER_SECONDS)
         key, controller = f"decide/{request.model_dump_json()}", self._disruption.controller

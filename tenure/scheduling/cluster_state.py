@@ -1,7 +1,7 @@
 """The state of the planner process: facts in, plans out. It reads no clock and performs no I/O."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -147,7 +147,7 @@ class ClusterState:
         shaped_pods = list(self._shape_pending_pods(request.now, []))
         inputs = self._build_pass_inputs(request.now, request.unavailable, grace, request.reservations)
         check_preempted()
-        plan_result = self._plan_pods(shaped_pods, inputs, request.now) if shaped_pods else Plan()
+        plan_result = self._plan_pods(shaped_pods, inputs, request.now, check_preempted) if shaped_pods else Plan()
         virtual = frozenset(pod.uid for pods in self._facts.virtual.values() for pod in pods)
         waiting = {pod.uid: pod for _, pod in shaped_pods}
         return decide_disruption(
@@ -165,8 +165,18 @@ class ClusterState:
             request,
         )
 
-    def _plan_pods(self, shaped_pods: list[tuple[PodShape, PodFact]], inputs: PassInputs, now: datetime) -> Plan:
-        return self.guard.plan(shaped_pods, lambda pods: plan_pods(pods, inputs, self._pass_settings()), now)
+    def _plan_pods(
+        self,
+        shaped_pods: list[tuple[PodShape, PodFact]],
+        inputs: PassInputs,
+        now: datetime,
+        check_preempted: Callable[[], None] = ignore_preemption,
+    ) -> Plan:
+        def make_plan(pods: Sequence[tuple[PodShape, PodFact]]) -> Plan:
+            check_preempted()
+            return plan_pods(pods, inputs, self._pass_settings())
+
+        return self.guard.plan(shaped_pods, make_plan, now)
 
     def _pass_settings(self) -> PassSettings:
         settings = self.settings

@@ -4,7 +4,7 @@ A kind that is not synced yet delays only the signals that depend on it."""
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from tenure.apis.labels import LAUNCH_GROUP, LAUNCH_REASON, NODECLASS, REPLACES
 from tenure.clock import CLOCK
@@ -51,6 +51,13 @@ NODEPOOL_DETAILS: Final = "Disruption permits, static capacity and rollouts of t
 NODECLASS_DETAILS: Final = "Images, subnets and security groups of the EC2NodeClass, and its status"
 
 
+class _NotifiedNodePool(NamedTuple):
+    checked_at: datetime
+    """Computing its digest reads all of its NodeClaims."""
+    notified_at: datetime
+    observed: ObservedNodePool
+
+
 class WorkflowNotifier:
     def __init__(
         self,
@@ -82,7 +89,7 @@ class WorkflowNotifier:
         self._deferred: dict[str, set[str]] = {}
         self._awaiting_plan: set[str] = set()
         """The NodeClaims that were observed before the first plan."""
-        self._nodepools_notified: dict[str, tuple[datetime, ObservedNodePool]] = {}
+        self._nodepools: dict[str, _NotifiedNodePool] = {}
 
     def next_due_at(self) -> datetime | None:
         return self._due.next_due_at()
@@ -165,6 +172,7 @@ class WorkflowNotifier:
         signals."""
         for name in nodepools:
             self._signal_queue.discard(ids.nodepool(self.cluster, name))
+            self._nodepools.pop(name, None)
         for name in nodeclasses:
             self._signal_queue.discard(ids.nodeclass(self.cluster, name))
         self.notify(ChangeSet(nodepools=nodepools, nodeclasses=nodeclasses), known, now)
@@ -286,7 +294,7 @@ class WorkflowNotifier:
             self._due.schedule(f"claim/{claim.name}", None)
             self._due.schedule(f"gone/{workflow_id}", now + DELETED_NOTIFY_DELAY)
         for name in changes.deleted_nodepools:
-            self._nodepools_notified.pop(name, None)
+            self._nodepools.pop(name, None)
             self.notify_coordinator_deleted(ids.nodepool(self.cluster, name))
         for name in changes.deleted_nodeclasses:
             self.notify_coordinator_deleted(ids.nodeclass(self.cluster, name))
@@ -304,9 +312,9 @@ class WorkflowNotifier:
         view = self._cache.nodepools.get(name)
         if view is None:
             return
-        notified_at, last = self._nodepools_notified.get(name, (None, None))
-        if notified_at is not None and now < notified_at + NODEPOOL_SIGNAL_INTERVAL:
-            self._due.schedule(f"pool/{name}", notified_at + NODEPOOL_SIGNAL_INTERVAL)
+        last = self._nodepools.get(name)
+        if last is not None and now < last.checked_at + NODEPOOL_SIGNAL_INTERVAL:
+            self._due.schedule(f"pool/{name}", last.checked_at + NODEPOOL_SIGNAL_INTERVAL)
             return
         claims = tuple(self._cache.nodeclaims_of_nodepool(name))
         observed = nodepool_digest(
@@ -317,9 +325,10 @@ class WorkflowNotifier:
             healthy_at=view.healthy_at,
             **self._observers.nodepool_fields(name, view.pause),
         )
-        if notified_at is not None and last is not None and observed.is_usage_only(last):
-            due_at = notified_at + len(claims) * USAGE_SIGNAL_INTERVAL_PER_NODECLAIM
+        if last is not None and observed.rollout is None and observed.is_usage_only(last.observed):
+            due_at = last.notified_at + len(claims) * USAGE_SIGNAL_INTERVAL_PER_NODECLAIM
             if now < due_at:
+                self._nodepools[name] = last._replace(checked_at=now)
                 self._due.schedule(f"pool/{name}", due_at)
                 return
         start = Start(
@@ -329,7 +338,7 @@ class WorkflowNotifier:
             details=NODEPOOL_DETAILS,
         )
         if self._enqueue_observation(ids.nodepool(self.cluster, name), observed, start):
-            self._nodepools_notified[name] = now, observed
+            self._nodepools[name] = _NotifiedNodePool(now, now, observed)
 
     def _notify_nodeclass(self, name: str) -> None:
         node_class = self._cache.nodeclasses.get(name)

@@ -104,6 +104,7 @@ class _DisruptionPass:
             self.request.under_way,
         )
         for command in self.request.under_way:
+            context.check_preempted()
             apply_in_flight_command(self.snapshot, command, self.candidates)
 
     def run(self) -> Decision:

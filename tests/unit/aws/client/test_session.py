@@ -61,7 +61,7 @@ def test_service_model_equals_botocore_without_documentation(service: str) -> No
 @pytest.mark.parametrize("service", SERVICES)
 def test_models_have_the_operations_that_are_called(service: str) -> None:
     code = "\n".join(file.read_text() for file in Path(aws.__path__[0]).rglob("*.py"))
-    names = set(re.findall(r"\.([a-z]+(?:_[a-z]+)+)\b", code))
+    names = set(re.findall(r"""[."]([a-z]+(?:_[a-z]+)+)\b""", code))
     all_operations = get_session().get_service_model(service).operation_names
     called = {name for name in all_operations if xform_name(name) in names}
     # botocore itself calls STS, so its model is complete.

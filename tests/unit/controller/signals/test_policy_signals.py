@@ -3,6 +3,9 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
+from tenure.controller.signals import notifier
 from tenure.kube.client.list_watch import Delta
 from tenure.model.observations import ObservedNodePool
 from tests.support.controller.builders import (
@@ -32,6 +35,19 @@ def test_rules_are_signaled_only_to_nodeclaims_of_their_nodepool(harness: Notifi
     assert rules is not None and rules.drain is not None and rules.drain.deadline == "2h"
     harness.notify(3)
     assert len(harness.signal_queue.signals) == signal_count + 1
+
+
+def test_usage_is_signaled_at_once_to_nodepools_with_rollout_rules(
+    harness: NotifierHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifier, "USAGE_SIGNAL_INTERVAL_PER_NODECLAIM", timedelta(hours=1))
+    harness.policies.on_deltas([Delta(policy("p", rollout={"waves": [{"nodes": "1"}, {}]}))])
+    harness.policies.update(harness.cache._changes)
+    for seconds in (0, 2):
+        harness.apply_objects("nodeclaims", claim(f"c{seconds}", phase="Launched"))
+        harness.notify(seconds)
+    first, second = harness.signal_queue.arguments_to("prod/nodepool/general")
+    assert first.rollout == second.rollout is not None and first.usage != second.usage
 
 
 def test_unreadable_interruption_rules_are_signaled_to_nodeclaims(harness: NotifierHarness) -> None:

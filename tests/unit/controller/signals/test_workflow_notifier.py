@@ -141,6 +141,9 @@ def test_usage_of_a_large_nodepool_is_signaled_less_often(
     for seconds, signals in ((4, 2), (14, 2), (15, 3)):
         harness.notify(seconds)
         assert len(harness.signal_queue.arguments_to("prod/nodepool/general")) == signals
+    harness.apply_objects("nodeclaims", claim("x3", phase="Launched"))
+    harness.notifier.restart_coordinators({"general"}, set(), ALL_SYNCED, at(16))
+    assert len(harness.signal_queue.arguments_to("prod/nodepool/general")) == 4
 
 
 def test_static_nodepool_is_signaled_only_for_created_and_deleted_nodeclaims(harness: NotifierHarness) -> None:
