@@ -107,19 +107,6 @@ async def test_successful_reboot_keeps_node(fake: WorkerHarness) -> None:
     assert not has_rebooting_taint(fake)
 
 
-@pytest.mark.parametrize("step", ["observe_reboot", "end_reboot"])
-async def test_failing_end_of_a_reboot_does_not_delay_a_deletion(fake: WorkerHarness, step: str) -> None:
-    handle = await ready_nodeclaim(fake)
-    await make_unhealthy(fake, handle, rules=REBOOT_RULES)
-    await wait_until_skipping_time(fake, lambda: is_blocked_by(handle, "rebooted for KernelReady=False"), minutes=1)
-    fake.nodes.faults["unmark_rebooting"] = [*([None] if step == "end_reboot" else []), *[TryLater("503")] * 10_000]
-    await make_healthy(fake, handle, rules=REBOOT_RULES, boot_id="boot-2")
-    await wait_until_skipping_time(fake, lambda: has_scheduled(handle, step), seconds=10)
-    await fake.claims.delete("a", "uid-a")
-    await fake.signal_observed(handle, **{**BUSY, "boot_id": "boot-2", "rules": REBOOT_RULES, "deleting": True})
-    assert (await handle.result()).reason == "Deleted"
-
-
 async def has_scheduled(handle: Handle, activity: str) -> bool:
     return await count_scheduled(handle, activity) > 0
 
@@ -191,6 +178,23 @@ async def test_node_that_recovers_during_the_drain_is_not_rebooted(unskipped: Wo
         state.phase is Phase.READY and state.drain is None and decide_repair(state, await unskipped.now()) == Repair()
     )
     assert unskipped.instances.rebooted == [] and unskipped.pods.evicted == []
+
+
+@pytest.mark.parametrize("step", ["observe_reboot", "end_reboot"])
+async def test_failing_end_of_a_reboot_does_not_delay_a_deletion(unskipped: WorkerHarness, step: str) -> None:
+    handle = await ready_nodeclaim(unskipped)
+    since = await unskipped.now() - timedelta(hours=1)
+    await make_unhealthy(unskipped, handle, rules=REBOOT_RULES, since=since)
+    await wait_until(lambda: is_blocked_by(handle, "rebooted for KernelReady=False"))
+    unskipped.nodes.faults["unmark_rebooting"] = [
+        *([None] if step == "end_reboot" else []),
+        *[TryLater("503")] * 10_000,
+    ]
+    await make_healthy(unskipped, handle, rules=REBOOT_RULES, boot_id="boot-2")
+    await wait_until(lambda: has_scheduled(handle, step))
+    await unskipped.claims.delete("a", "uid-a")
+    await unskipped.signal_observed(handle, **{**BUSY, "boot_id": "boot-2", "rules": REBOOT_RULES, "deleting": True})
+    assert (await handle.result()).reason == "Deleted"
 
 
 async def test_pause_cancels_the_drain_before_a_reboot_until_it_ends(unskipped: WorkerHarness) -> None:
