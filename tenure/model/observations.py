@@ -142,8 +142,8 @@ class ObservedNodePool(Message):
         return self._is_only_change("freed", before)
 
     def is_usage_only(self, before: "ObservedNodePool") -> bool:
-        """Only the usage changed. It is for the status and an active rollout. A command that waits for a budget is also
-        reevaluated, which it does by itself later."""
+        """Only the usage changed, which the status and an active rollout show. Commands that wait for a budget are also
+        evaluated then; without a signal, they poll it."""
         return self._is_only_change("usage", before)
 
     def _is_only_change(self, field: str, before: "ObservedNodePool") -> bool:

@@ -58,7 +58,7 @@ USED_OPERATIONS: Final = {
         TerminateInstances
         """.split()  # noqa: SIM905
     ),
-    "EKS": frozenset("DescribeAccessEntry DescribeCluster".split()),  # noqa: SIM905
+    "EKS": frozenset({"DescribeAccessEntry", "DescribeCluster"}),
     "IAM": frozenset(
         """
         AddRoleToInstanceProfile CreateInstanceProfile DeleteInstanceProfile GetInstanceProfile GetRole
@@ -66,7 +66,7 @@ USED_OPERATIONS: Final = {
         SimulatePrincipalPolicy
         """.split()  # noqa: SIM905
     ),
-    "SSM": frozenset("GetParameter".split()),  # noqa: SIM905
+    "SSM": frozenset({"GetParameter"}),
 }
 """The operations that Tenure calls, of services with large models; their clients have no others. A test compares them
 with the code."""

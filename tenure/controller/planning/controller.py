@@ -56,7 +56,7 @@ class ProvisioningController:
         self._cache, self._nominations, self._buffers = cluster.cache, cluster.nominations, cluster.buffers
         self._now = now
         self._signals_allowed_at = now() + _SYNC_LIMIT
-        """Both are signaled from then on, although no plan is possible without all kinds."""
+        """Pods and capacity are signaled from then on, although no plan is possible without all kinds."""
         self._signal_queue, self._workflow_id = signal_queue, ids.provisioning(settings.cluster)
         state = ProvisioningState(cluster=settings.cluster, window=settings.window)
         self._start = Start("Provisioning", state, summary=f"provisioning of {settings.cluster}")

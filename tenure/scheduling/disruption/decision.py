@@ -45,7 +45,7 @@ class DisruptionContext:
     virtual: frozenset[str] = frozenset()
     guard: Guard = no_guard
     check_preempted: Callable[[], None] = ignore_preemption
-    """Called before each node and each simulation. Raises `Preempted` to end the pass."""
+    """Called before each node, each command in flight and each simulation. Raises `Preempted` to end the pass."""
 
 
 def decide_disruption(context: DisruptionContext, request: DisruptionRequest) -> Decision:

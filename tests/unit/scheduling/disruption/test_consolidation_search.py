@@ -98,8 +98,8 @@ def test_pass_that_is_preempted_at_any_time_has_no_effect(monkeypatch: pytest.Mo
         except Preempted:
             preempted += 1
     assert decided == expected == state.disrupt(DisruptionRequest(now=NOW))
-    of_the_cluster = 2  # Before and after its facts are read, which takes half a second with 5,000 nodes.
-    assert preempted == of_the_cluster + len(fleet.nodeclaims) + expected.simulations
+    cluster_checks = 2  # Before and after the cluster is read, which takes half a second with 5,000 nodes.
+    assert preempted == cluster_checks + len(fleet.nodeclaims) + expected.simulations
 
 
 @pytest.mark.parametrize(
